@@ -21,7 +21,7 @@ struct Span {
 struct Box {
   Shape first, count;
 };
-inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+inline Box full_box(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
 // A box of one tensor and an equally large box of another tensor that holds the same elements.
 struct BoxPair {
@@ -62,9 +62,9 @@ void box_runs(const Shape& shape, const Box& box, const Shape& other, const Box&
   while (inner > 0 && box.count[inner - 1] == shape[inner - 1] && box.count[inner - 1] == other[inner - 1]) --inner;
   Index run = inner > 0 ? box.count[inner - 1] : 1;
   for (std::size_t d = inner; d < shape.size(); ++d) run *= shape[d];
-  const auto offset = [](const Shape& whole, const Shape& first, const Shape& at) {
+  const auto offset = [](const Shape& full, const Shape& first, const Shape& at) {
     Index sum = 0;
-    for (std::size_t d = 0; d < whole.size(); ++d) sum = sum * whole[d] + first[d] + at[d];
+    for (std::size_t d = 0; d < full.size(); ++d) sum = sum * full[d] + first[d] + at[d];
     return sum;
   };
   Shape at(shape.size(), 0);

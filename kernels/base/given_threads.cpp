@@ -23,8 +23,8 @@ int given_threads(const char* variable, int otherwise) {
   int threads = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), threads);
   const std::string_view rest = text.substr(std::size_t(end - text.data()));
-  const bool whole = error == std::errc() && (rest.empty() || rest[0] == ',' || rest[0] == ' ');
-  require(whole && threads >= 1 && threads <= most_threads(), Exit::usage,
+  const bool complete = error == std::errc() && (rest.empty() || rest[0] == ',' || rest[0] == ' ');
+  require(complete && threads >= 1 && threads <= most_threads(), Exit::usage,
           "the environment variable {} is {}, but a process can have 1 to {} threads; correct or unset it", variable, printable(text.substr(0, 80)),
           most_threads());
   return threads;

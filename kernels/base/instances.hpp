@@ -70,8 +70,8 @@
   template void gated_norm_squares<T>(Device&, GateOrder, Matrix<const T>, Matrix<const T>, Tensor2<Acc<T>>);                                    \
   template void gated_norm<T>(Device&, GateOrder, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, \
                               Tensor2<T>);                                                                                                       \
-  template void gated_norm_products<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,            \
-                                       Tensor2<const Acc<T>>, Index, double, Tensor2<Acc<T>>, Tensor1<Acc<T>>);                                  \
+  template void gated_norm_dots<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,                \
+                                   Tensor2<const Acc<T>>, Index, double, Tensor2<Acc<T>>, Tensor1<Acc<T>>);                                      \
   template void gated_norm_backward<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,            \
                                        Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, Tensor2<T>, Matrix<T>);
 
@@ -149,11 +149,11 @@
   template void ssd_outputs<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<T>);               \
   template void ssd_outputs_backward<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, SsdSaved<Acc<T>>, Tensor2<const T>, \
                                         Tensor3<Acc<T>>);
-#define GYR_SSD_PASSING(A)                                                                                                                \
-  template void ssd_own_state<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<const A>, Tensor2<A>, Tensor2<A>); \
-  template void ssd_state_after<A>(Device&, const SsdShape&, std::span<const StateStep<A>>, Tensor2<A>);                                  \
-  template void ssd_own_state_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<A>);                      \
-  template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);                 \
+#define GYR_SSD_PASSING(A)                                                                                                                  \
+  template void ssd_local_state<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<const A>, Tensor2<A>, Tensor2<A>); \
+  template void ssd_state_after<A>(Device&, const SsdShape&, std::span<const StateStep<A>>, Tensor2<A>);                                    \
+  template void ssd_local_state_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor3<const A>, Tensor2<A>);                      \
+  template void ssd_pass_states<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>, Tensor2<A>);                   \
   template void ssd_pass_states_backward<A>(Device&, const SsdShape&, Tensor3<const A>, Tensor2<const A>, Tensor3<A>);
 
 // Instantiate a family of kernels, which is one of the macros above, for all scalar types in use.

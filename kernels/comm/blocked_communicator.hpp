@@ -11,24 +11,24 @@ namespace gyr {
 
 class BlockedCommunicator {
  public:
-  explicit BlockedCommunicator(Communicator& whole) : whole_(&whole) { add_block(1, Communicator("self", dry_transport(0, 1))); }
+  explicit BlockedCommunicator(Communicator& full) : full_(&full) { add_block(1, Communicator("self", dry_transport(0, 1))); }
 
-  int size() const { return whole_->size(); }
-  int rank() const { return whole_->rank(); }
-  Communicator& whole() { return *whole_; }
+  int size() const { return full_->size(); }
+  int rank() const { return full_->rank(); }
+  Communicator& full() { return *full_; }
   // Communicator of the block of `size` neighbouring ranks that contains this rank; it must have been added.
-  Communicator& block(int size) { return size == whole_->size() ? *whole_ : blocks_.at(size); }
-  bool has_block(int size) const { return size == whole_->size() || blocks_.contains(size); }
+  Communicator& block(int size) { return size == full_->size() ? *full_ : blocks_.at(size); }
+  bool has_block(int size) const { return size == full_->size() || blocks_.contains(size); }
   void add_block(int size, Communicator communicator) { blocks_.emplace(size, std::move(communicator)); }
 
   template <class Visit>
   void visit(Visit&& visit) {
-    visit(*whole_);
+    visit(*full_);
     for (auto& [size, block] : blocks_) visit(block);
   }
 
  private:
-  Communicator* whole_;
+  Communicator* full_;
   std::map<int, Communicator> blocks_;
 };
 

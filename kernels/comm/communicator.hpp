@@ -147,9 +147,10 @@ class Communicator {
     void* to = nullptr;
   };
   template <class Start>
-  Event start(Device& dev, Operation op, Index bytes, Start&& start, const LocalCopy& alone = {}) {
+  Event start(Device& dev, Operation op, Index bytes, Start&& start, const LocalCopy& single_rank_copy = {}) {
     if (size() == 1) {
-      if (alone.from != alone.to && !dev.dry_run()) backend::copy_on_device(dev.queue, alone.from, alone.to, bytes);
+      if (single_rank_copy.from != single_rank_copy.to && !dev.dry_run())
+        backend::copy_on_device(dev.queue, single_rank_copy.from, single_rank_copy.to, bytes);
       return {};
     }
     traffic_.add(op, dev.purpose(), {dev.times(), dev.times() * bytes});

@@ -18,7 +18,7 @@ void Event::end_hidden_transfer() {
 void Event::device_wait(Device& dev) {
   if (!transport_ || !transport_->order(dev.queue, ticket_)) return host_wait();
   transport_ = nullptr;
-  dev.behind(progress_record_, call_);
+  dev.record_after(progress_record_, call_);
   recorded_.done();
 }
 

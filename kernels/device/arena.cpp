@@ -86,8 +86,8 @@ Workspace::Workspace(Arena& scratch, const char* kernel) : arena_(scratch), oute
     mark_ = arena_.mark();
     return;
   }
-  const Tape::Room room = arena_.tape_->open(kernel);
-  base_ = std::exchange(arena_.base_, room.base), capacity_ = std::exchange(arena_.capacity_, room.bytes);
+  const Tape::Slot slot = arena_.tape_->open(kernel);
+  base_ = std::exchange(arena_.base_, slot.base), capacity_ = std::exchange(arena_.capacity_, slot.bytes);
   used_ = std::exchange(arena_.used_, 0), high_water_ = std::exchange(arena_.high_water_, 0);
   name_ = std::exchange(arena_.name_, kernel);
   arena_.in_workspace_ = true;

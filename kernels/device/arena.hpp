@@ -47,19 +47,19 @@ class Arena {
   void* push(Index bytes);
   template <class T>
   Tensor1<T> tensor(Index a) {
-    return Tensor1<T>(room<T>(a), a);
+    return Tensor1<T>(reserve<T>(a), a);
   }
   template <class T>
   Tensor2<T> tensor(Index a, Index b) {
-    return Tensor2<T>(room<T>(a * b), a, b);
+    return Tensor2<T>(reserve<T>(a * b), a, b);
   }
   template <class T>
   Tensor3<T> tensor(Index a, Index b, Index c) {
-    return Tensor3<T>(room<T>(a * b * c), a, b, c);
+    return Tensor3<T>(reserve<T>(a * b * c), a, b, c);
   }
   template <class T>
   Tensor4<T> tensor(Index a, Index b, Index c, Index d) {
-    return Tensor4<T>(room<T>(a * b * c * d), a, b, c, d);
+    return Tensor4<T>(reserve<T>(a * b * c * d), a, b, c, d);
   }
 
   Index mark() const { return on_tape() ? Index(pieces_.size()) : used_; }
@@ -82,7 +82,7 @@ class Arena {
   };
   explicit Arena(Memory category) : category_(category) {}
   template <class T>
-  T* room(Index count) {
+  T* reserve(Index count) {
     return static_cast<T*>(push(count * Index(sizeof(T))));
   }
 

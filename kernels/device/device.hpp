@@ -55,7 +55,7 @@ class Device {
   }
   // Notes that work enqueued from now on waits for the communication `call`. The next time the host waits for the
   // device, `progress_record` (may be null) records a wait for `call`.
-  void behind(ProgressRecord* progress_record, const NamedCall& call) { progress_record_ = progress_record, call_ = call; }
+  void record_after(ProgressRecord* progress_record, const NamedCall& call) { progress_record_ = progress_record, call_ = call; }
   // Runs wait(), in which the host waits for the device, and records the wait in the progress record.
   template <class Wait>
   void host_waits(const Wait& wait) {
@@ -71,10 +71,10 @@ class Device {
   LaunchCounts launch_counts;  // launches and seconds per kernel and size; filled on a dry-run device, or if times_launches is set
   bool times_launches = false;
   OverlappedTransfers overlapped_transfers;  // transfers that overlap with kernels; filled on a dry-run device only
-  std::shared_ptr<GemmCache> products;       // GEMM plans that the library has compiled or selected for the shapes used on this device
+  std::shared_ptr<GemmCache> gemm_cache;     // GEMM plans that the library has compiled or selected for the shapes used on this device
   // A device may have lanes: each lane is a device for one thread (kernels/kokkos/lanes.hpp).
   bool is_lane = false;
-  std::vector<std::shared_ptr<GemmCache>> lane_products;
+  std::vector<std::shared_ptr<GemmCache>> lane_gemm_caches;
 
   // Records the launch of a kernel: `if (auto run = dev.launch("name", flops, bytes)) { ... }`. The result is false on
   // a dry-run device.

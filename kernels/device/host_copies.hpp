@@ -45,7 +45,7 @@ class HostCopies {
   using Ticket = int;
 
   // True if copies run while the device computes.
-  static bool beside();
+  static bool overlap();
 
   explicit HostCopies(const Queue&);
   virtual ~HostCopies();

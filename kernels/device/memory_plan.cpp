@@ -13,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-bool meet(const MemoryBlock& a, const MemoryBlock& b) { return a.first < b.last && b.first < a.last; }
+bool overlap(const MemoryBlock& a, const MemoryBlock& b) { return a.first < b.last && b.first < a.last; }
 
 constexpr Index nowhere = -1;
 constexpr std::size_t most_searched = 4000;  // largest number of blocks for the search, because each pair is compared
@@ -23,7 +23,7 @@ class Planner {
   explicit Planner(std::vector<MemoryBlock> blocks) : blocks_(std::move(blocks)), conflicts_(blocks_.size()) {
     for (std::size_t i = 0; i < blocks_.size(); ++i)
       for (std::size_t j = 0; j < blocks_.size(); ++j)
-        if (i != j && blocks_[i].bytes > 0 && blocks_[j].bytes > 0 && meet(blocks_[i], blocks_[j])) conflicts_[i].push_back(j);
+        if (i != j && blocks_[i].bytes > 0 && blocks_[j].bytes > 0 && overlap(blocks_[i], blocks_[j])) conflicts_[i].push_back(j);
   }
 
   // Places the blocks in this order, each at the lowest offset that the blocks before it leave free. Returns the total
@@ -226,7 +226,7 @@ MemoryPlan plan_memory(std::span<const MemoryBlock> given, Index alignment, Inde
   return plan;
 }
 
-SlotPlan plan_slot(std::span<const SlotBlock> given, bool alone, Index alignment) {
+SlotPlan plan_slot(std::span<const SlotBlock> given, bool exclusive, Index alignment) {
   std::vector<MemoryBlock> all, lasting, passing;
   std::vector<std::size_t> which;  // index of each block in its list (lasting or passing)
   for (MemoryBlock b : given) {
@@ -243,15 +243,15 @@ SlotPlan plan_slot(std::span<const SlotBlock> given, bool alone, Index alignment
   Index times = 0;
   for (const MemoryBlock& b : all) times = std::max(times, b.last);
   SlotPlan plan;
-  plan.slot = alone ? std::max(live, lower.bytes) : lower.bytes;
+  plan.slot = exclusive ? std::max(live, lower.bytes) : lower.bytes;
   const std::vector<Index> upper = hang(passing, tops(lasting, lower.offsets, times), plan.slot);
   plan.shared = std::max(plan.slot, end_of(passing, upper)) - plan.slot;
-  if (alone) plan.slot += std::exchange(plan.shared, 0);
+  if (exclusive) plan.slot += std::exchange(plan.shared, 0);
   // With a single slot (memory of one micro-batch), lasting blocks may be placed above the others, so plan all blocks
   // together.
-  if (alone && plan.slot > live) {
-    MemoryPlan whole = plan_memory(all, alignment, 1000);
-    if (whole.bytes < plan.slot) return {std::move(whole.offsets), whole.bytes, 0};
+  if (exclusive && plan.slot > live) {
+    MemoryPlan full_plan = plan_memory(all, alignment, 1000);
+    if (full_plan.bytes < plan.slot) return {std::move(full_plan.offsets), full_plan.bytes, 0};
   }
   for (std::size_t i = 0; i < all.size(); ++i) plan.offsets.push_back(given[i].lasting ? lower.offsets[which[i]] : upper[which[i]]);
   return plan;

@@ -42,8 +42,8 @@ struct SlotPlan {
 };
 
 // Lasting blocks are placed in the slot of their micro-batch. Other blocks are placed in the same slot if it has room
-// during their lifetime, else in memory that all slots share. `alone`: there is only one slot, which then holds all
+// during their lifetime, else in memory that all slots share. `exclusive`: there is only one slot, which then holds all
 // blocks.
-SlotPlan plan_slot(std::span<const SlotBlock> blocks, bool alone, Index alignment = 256);
+SlotPlan plan_slot(std::span<const SlotBlock> blocks, bool exclusive, Index alignment = 256);
 
 }  // namespace gyr

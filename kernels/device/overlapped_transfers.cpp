@@ -9,13 +9,13 @@ namespace gyr {
 // Only the last few shapes are compared: in a sequence of many shapes, a shape occurs again soon or never.
 void OverlappedTransfers::add(OverlappedTransfer& transfer, const LaunchShape& shape, Index calls) {
   constexpr std::ptrdiff_t seen = 4;
-  auto& beside = transfer.beside;
-  for (auto one = beside.rbegin(); one != beside.rend() && one - beside.rbegin() < seen; ++one)
+  auto& overlapped = transfer.overlapped;
+  for (auto one = overlapped.rbegin(); one != overlapped.rend() && one - overlapped.rbegin() < seen; ++one)
     if (one->first.kernel.data() == shape.kernel.data() && one->first.flops == shape.flops && one->first.bytes == shape.bytes) {
       one->second += calls;
       return;
     }
-  beside.emplace_back(shape, calls);
+  overlapped.emplace_back(shape, calls);
 }
 
 int OverlappedTransfers::begin(const void* communicator, Operation operation, Index bytes, Index times) {
@@ -28,8 +28,8 @@ void OverlappedTransfers::awaited(int number) {
   if (one == in_flight_.end()) return;
   OverlappedTransfer transfer = std::move(one->transfer);
   in_flight_.erase(one);
-  if (transfer.beside.empty() || transfer.times == 0) return;
-  for (auto& [shape, calls] : transfer.beside) calls /= transfer.times;
+  if (transfer.overlapped.empty() || transfer.times == 0) return;
+  for (auto& [shape, calls] : transfer.overlapped) calls /= transfer.times;
   hidden_.push_back(std::move(transfer));
 }
 

@@ -15,9 +15,9 @@ namespace gyr {
 struct OverlappedTransfer {
   const void* communicator;
   Operation operation;
-  Index bytes;                                             // bytes of one transfer
-  Index times;                                             // multiplicity with which the dry run counts the transfer
-  std::vector<std::pair<LaunchShape, Index>> beside = {};  // overlapped kernels and their count per transfer; a shape may occur twice
+  Index bytes;                                                 // bytes of one transfer
+  Index times;                                                 // multiplicity with which the dry run counts the transfer
+  std::vector<std::pair<LaunchShape, Index>> overlapped = {};  // overlapped kernels and their count per transfer; a shape may occur twice
 };
 
 class OverlappedTransfers {

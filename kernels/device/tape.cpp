@@ -74,7 +74,7 @@ void Tape::give_back(const void* piece) {
   ++now_;
 }
 
-Tape::Room Tape::open(const char* kernel) {
+Tape::Slot Tape::open(const char* kernel) {
   if (!replays()) {
     write(kernel, 0, true);
     return {reinterpret_cast<char*>(alignment), std::numeric_limits<Index>::max() / 2};

@@ -39,11 +39,11 @@ class Tape {
   void* take(const char* name, Index bytes);
   void give_back(const void* piece);
   // Scratch memory of a kernel, from open to close. Between the two, nothing else is requested or freed.
-  struct Room {
+  struct Slot {
     char* base;
     Index bytes;
   };
-  Room open(const char* kernel);
+  Slot open(const char* kernel);
   void close(Index used);
 
   // End of a task: other micro-batches may run now, and pieces that are not freed yet stay allocated for later tasks.

@@ -22,7 +22,7 @@ namespace gyr::backend {
 namespace {
 
 template <class P>
-void product(Device& dev, MatrixOp op_a, Matrix<const P> a, MatrixOp op_b, Matrix<const P> b, Matrix<Acc<P>> c, double alpha = 1, double beta = 0) {
+void matmul(Device& dev, MatrixOp op_a, Matrix<const P> a, MatrixOp op_b, Matrix<const P> b, Matrix<Acc<P>> c, double alpha = 1, double beta = 0) {
   gemm<P, Acc<P>>(dev, op_a, a, op_b, b, c, alpha, beta, "attention_gemm");
 }
 
@@ -138,9 +138,9 @@ struct Tiling {
   // once and counted repeatedly.
   template <class Begin, class Step, class End>
   void count(Device& dev, Index piece, const Begin& begin, const Step& step, const End& end) const {
-    const Index whole = shape.queries / queries, rest = shape.queries % queries;
-    if (whole > 0) count_stacks(dev, piece, 0, whole, begin, step, end);
-    if (rest > 0) count_stacks(dev, piece, whole, 1, begin, step, end);
+    const Index full_tiles = shape.queries / queries, rest = shape.queries % queries;
+    if (full_tiles > 0) count_stacks(dev, piece, 0, full_tiles, begin, step, end);
+    if (rest > 0) count_stacks(dev, piece, full_tiles, 1, begin, step, end);
   }
   template <class Begin, class Step, class End>
   void count_stacks(Device& dev, Index piece, Index first, Index number, const Begin& begin, const Step& step, const End& end) const {
@@ -218,9 +218,9 @@ KOKKOS_INLINE_FUNCTION void add_bias(const Distances<const A>& bias, Index head,
 
 // Destination for values of type P computed from the scores s: s itself if P is A, otherwise the separate buffer.
 template <class P, class A>
-Matrix<P> in_place_or(Matrix<A> s, Tensor2<P> beside) {
+Matrix<P> in_place_or(Matrix<A> s, Tensor2<P> storage) {
   if constexpr (std::is_same_v<P, A>) return s;
-  else return part_of(beside, s.rows, s.columns);
+  else return part_of(storage, s.rows, s.columns);
 }
 
 // Stores s to p in [first, last), and zeros in the rest of n elements. p may be s.
@@ -261,9 +261,9 @@ void forward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& sc
   const Scope scope(dev.scratch);
   const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E);
   const auto o_stack = dev.scratch.tensor<A>(tiling.rows(), V), tile = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
-  const auto narrow = room_for<P, A>(dev, tiling.rows(), tiling.keys);
+  const auto narrow = scratch_for<P, A>(dev, tiling.rows(), tiling.keys);
   const auto m = dev.scratch.tensor<A>(tiling.rows()), l = dev.scratch.tensor<A>(tiling.rows());
-  const auto k_copy = room_for<P, T>(dev, tiling.keys, E), v_copy = room_for<P, T>(dev, tiling.keys, V);
+  const auto k_copy = scratch_for<P, T>(dev, tiling.keys, E), v_copy = scratch_for<P, T>(dev, tiling.keys, V);
 
   const auto begin = [&](const Stack& stack) {
     const Index M = stack.rows();
@@ -281,7 +281,7 @@ void forward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& sc
     const Matrix<P> weights = in_place_or<P>(s, narrow);
     const auto keys = operand<P>(dev, tiling.tile(k, stack, j, n), k_copy);
     const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
-    product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
+    matmul<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
     if (const auto run = dev.launch("attention", ((cap.caps() ? 7.0 : 4.0) + (scores.bias ? 1 : 0)) * M * n, double(sizeof(A) + sizeof(P)) * M * n))
       for_rows(
           dev, "attention_softmax", M, KOKKOS_LAMBDA(const Index r) {
@@ -295,7 +295,7 @@ void forward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& sc
             A* const o = out.row(r);
             for (Index e = 0; e < V; ++e) o[e] *= shrink;
           });
-    product<P>(dev, MatrixOp::none, weights, MatrixOp::none, values, out, 1, 1);
+    matmul<P>(dev, MatrixOp::none, weights, MatrixOp::none, values, out, 1, 1);
   };
   const auto end = [&](const Stack& stack) {
     const Index M = stack.rows();
@@ -461,8 +461,8 @@ void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& s
   const auto q_stack = dev.scratch.tensor<P>(tiling.rows(), E), dout_stack = dev.scratch.tensor<P>(tiling.rows(), V);
   const auto dq_stack = dev.scratch.tensor<A>(tiling.rows(), E);
   const auto tile = dev.scratch.tensor<A>(tiling.rows(), tiling.keys), dtile = dev.scratch.tensor<A>(tiling.rows(), tiling.keys);
-  const auto narrow = room_for<P, A>(dev, tiling.rows(), tiling.keys), dnarrow = room_for<P, A>(dev, tiling.rows(), tiling.keys);
-  const auto k_copy = room_for<P, T>(dev, tiling.keys, E), v_copy = room_for<P, T>(dev, tiling.keys, V);
+  const auto narrow = scratch_for<P, A>(dev, tiling.rows(), tiling.keys), dnarrow = scratch_for<P, A>(dev, tiling.rows(), tiling.keys);
+  const auto k_copy = scratch_for<P, T>(dev, tiling.keys, E), v_copy = scratch_for<P, T>(dev, tiling.keys, V);
 
   const auto begin = [&](const Stack& stack) {
     const Index M = stack.rows();
@@ -481,16 +481,16 @@ void backward(Device& dev, const Tiling& tiling, Index piece, const ScoreRule& s
     const Matrix<P> weights = in_place_or<P>(s, narrow), dweights = in_place_or<P>(ds, dnarrow);
     const auto keys = operand<P>(dev, tiling.tile(k, stack, j, n), k_copy);
     const auto values = operand<P>(dev, tiling.tile(v, stack, j, n), v_copy);
-    product<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
-    product<P>(dev, MatrixOp::none, douts, MatrixOp::transpose, values, ds);
+    matmul<P>(dev, MatrixOp::none, queries, MatrixOp::transpose, keys, s, scores.scale);
+    matmul<P>(dev, MatrixOp::none, douts, MatrixOp::transpose, values, ds);
     if (const auto run =
             dev.launch("attention_backward", ((cap.caps() ? 12.0 : 5.0) + (scores.bias ? 3 : 0)) * M * n, 2.0 * (sizeof(A) + sizeof(P)) * M * n)) {
       scores_backward(dev, tiling, stack, j, scores, bias, lse, delta, s, ds, weights, dweights);
       if (scores.bias) add_bias_gradient(dev, tiling, stack, j, ds, scores.scale, sums);
     }
-    product<P>(dev, MatrixOp::transpose, weights, MatrixOp::none, douts, tiling.tile(dv, stack, j, n), 1, 1);
-    product<P>(dev, MatrixOp::transpose, dweights, MatrixOp::none, queries, tiling.tile(dk, stack, j, n), 1, 1);
-    product<P>(dev, MatrixOp::none, dweights, MatrixOp::none, keys, dqueries, 1, 1);
+    matmul<P>(dev, MatrixOp::transpose, weights, MatrixOp::none, douts, tiling.tile(dv, stack, j, n), 1, 1);
+    matmul<P>(dev, MatrixOp::transpose, dweights, MatrixOp::none, queries, tiling.tile(dk, stack, j, n), 1, 1);
+    matmul<P>(dev, MatrixOp::none, dweights, MatrixOp::none, keys, dqueries, 1, 1);
   };
   const auto end = [&](const Stack& stack) {
     const Matrix<const A> dqueries = rows(dq_stack, 0, stack.rows());

@@ -135,8 +135,8 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
         if (!in_place) each(team, valid, [=](Index v) { d[v] = T((k * fast_exp(l[v] - most) - shift) * cap.slope(l[v])); });
         each(team, columns.held - valid, [=](Index v) { d[valid + v] = T(A(0)); });
         team.team_barrier();
-        const A own = A(scale * (1 - terms.smoothing));
-        if (label >= 0) once(team, [&] { d[label] = T(A(k * fast_exp(target - most) - shift - own) * cap.slope(target)); });
+        const A label_term = A(scale * (1 - terms.smoothing));
+        if (label >= 0) once(team, [&] { d[label] = T(A(k * fast_exp(target - most) - shift - label_term) * cap.slope(target)); });
       });
 }
 

@@ -86,9 +86,9 @@ void weighted_glu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T>
         const A weight = w.data()[rows.slot(p)];
         const A along = sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * up_factor<a>(A(up[f])) * activation_at<a>(A(gate[f])); });
         each(team, width, [=](Index f) {
-          const A s = A(gate[f]), d = weight * A(dout[f]), beside = A(up[f]);
-          dup[f] = T(d * up_factor_slope<a>(beside) * activation_at<a>(s));
-          dgate[f] = T(d * up_factor<a>(beside) * activation_slope<a>(s));
+          const A s = A(gate[f]), d = weight * A(dout[f]), linear = A(up[f]);
+          dup[f] = T(d * up_factor_slope<a>(linear) * activation_at<a>(s));
+          dgate[f] = T(d * up_factor<a>(linear) * activation_slope<a>(s));
         });
         once(team, [=] { dw.data()[rows.slot(p)] = along; });
       });

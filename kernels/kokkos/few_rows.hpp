@@ -40,15 +40,15 @@ class Stored {
       ((odd[i] += load(x + i * x_.stride + vector_lanes) * second), ...);
     };
     const W* const w = w_.row(n);
-    const Index whole = w_.columns / step * step;
-    for (Index k = 0; k < whole; k += step) {
+    const Index full_columns = w_.columns / step * step;
+    for (Index k = 0; k < full_columns; k += step) {
       if constexpr (sizeof...(i) > 4) __builtin_prefetch(reinterpret_cast<const char*>(w + k) + ahead);
       add(x_.data + k, w + k);
     }
-    if (whole < w_.columns) {
+    if (full_columns < w_.columns) {
       W rest[step] = {};
-      std::copy(w + whole, w + w_.columns, rest);
-      add(x_.data + whole, rest);
+      std::copy(w + full_columns, w + w_.columns, rest);
+      add(x_.data + full_columns, rest);
     }
     ((out[i] = total(even[i] + odd[i])), ...);
   }
@@ -82,20 +82,22 @@ class Quantized {
     const Index blocks = w_.blocks();
     const float* const scales = w_.scales + n * blocks;
     const auto add = [&](Index b, const std::int8_t* w) {
-      const NumberPairs first = load_pairs(w), second = load_pairs(w + block / 2);
-      const auto dot = [&](const std::int16_t* x) { return to_floats(products(load_pairs(x), first) + products(load_pairs(x + block / 2), second)); };
+      const Int16Pairs first = load_pairs(w), second = load_pairs(w + block / 2);
+      const auto dot = [&](const std::int16_t* x) {
+        return to_floats(multiply_pairs(load_pairs(x), first) + multiply_pairs(load_pairs(x + block / 2), second));
+      };
       ((sums[i] += scales[b] * scales_(i, b) * dot(&x_(i, b * block))), ...);
     };
     const std::int8_t* const w = w_.values + n * w_.columns;
-    const Index whole = w_.columns / block;
-    for (Index b = 0; b < whole; ++b) {
+    const Index full_columns = w_.columns / block;
+    for (Index b = 0; b < full_columns; ++b) {
       __builtin_prefetch(w + b * block + ahead);
       add(b, w + b * block);
     }
-    if (whole < blocks) {
+    if (full_columns < blocks) {
       std::int8_t rest[block] = {};
-      std::copy(w + whole * block, w + w_.columns, rest);
-      add(whole, rest);
+      std::copy(w + full_columns * block, w + w_.columns, rest);
+      add(full_columns, rest);
     }
     ((out[i] = total(sums[i])), ...);
   }
@@ -123,7 +125,7 @@ class Quantized {
 };
 
 template <int rows, class W, class S>
-void product(Device& dev, const W& w, Matrix<S> y, float alpha, float beta) {
+void multiply_few_rows(Device& dev, const W& w, Matrix<S> y, float alpha, float beta) {
   for_rows(
       dev, "few_rows", w.rows(), KOKKOS_LAMBDA(const Index n) {
         float out[rows];
@@ -132,10 +134,10 @@ void product(Device& dev, const W& w, Matrix<S> y, float alpha, float beta) {
       });
 }
 
-// Calls product() with the number of rows of y as a template argument.
+// Calls multiply_few_rows() with the number of rows of y as a template argument.
 template <class W, class S, int... rows>
-void product_of(Device& dev, const W& w, Matrix<S> y, float alpha, float beta, std::integer_sequence<int, rows...>) {
-  ((y.rows == rows + 1 ? product<rows + 1>(dev, w, y, alpha, beta) : void()), ...);
+void multiply_rows(Device& dev, const W& w, Matrix<S> y, float alpha, float beta, std::integer_sequence<int, rows...>) {
+  ((y.rows == rows + 1 ? multiply_few_rows<rows + 1>(dev, w, y, alpha, beta) : void()), ...);
 }
 
 }  // namespace few
@@ -145,7 +147,7 @@ void product_of(Device& dev, const W& w, Matrix<S> y, float alpha, float beta, s
 template <class T, class W, class S>
 void few_rows_gemm_of(Device& dev, Matrix<const T> x, W w, Matrix<S> y, double alpha, double beta) {
   w.take(dev, x);
-  if (!dev.dry_run()) few::product_of(dev, w, y, float(alpha), float(beta), std::make_integer_sequence<int, int(few_rows)>());
+  if (!dev.dry_run()) few::multiply_rows(dev, w, y, float(alpha), float(beta), std::make_integer_sequence<int, int(few_rows)>());
 }
 
 }  // namespace gyr

@@ -71,8 +71,8 @@ void normalise(Device& dev, NormGroups s, Matrix<const T> y, Matrix<const T> z, 
 }
 
 template <class T>
-void products_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                 Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor2<Acc<T>> partial) {
+void dots_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+             Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor2<Acc<T>> partial) {
   using A = Acc<T>;
   for_teams(
       "gated_norm_products", dev, partial.extent(0), KOKKOS_LAMBDA(const Team& team, Index b) {
@@ -91,14 +91,14 @@ void products_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const 
               sums[e] += product;
               t += product * weight[e];
             });
-            once(team, [&] { products.data()[r * s.groups + g] = total; });
+            once(team, [&] { dots.data()[r * s.groups + g] = total; });
           }
       });
 }
 
 template <GateOrder order, class T>
 void backward(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-              Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
+              Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
   using A = Acc<T>;
   for_teams(
       "gated_norm_backward", dev, s.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
@@ -108,7 +108,7 @@ void backward(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> 
           const A* const weight = w.data() + first;
           T *const to = dy.data() + r * s.channels + first, *const dby = dz.row(r) + first;
           const A rstd = norm_factor(squares.data()[r * s.groups + g], width, eps);
-          const A mean = products.data()[r * s.groups + g] / A(width);
+          const A mean = dots.data()[r * s.groups + g] / A(width);
           each(team, s.width, [=](Index e) {
             const A gate = A(by[e]), in = A(from[e]), u = A(d[e]) * weight[e];
             const A sig = sigmoid(gate), swish = gate * sig, slope = sig * (1 + gate * (1 - sig));
@@ -141,22 +141,22 @@ void gated_norm(Device& dev, GateOrder, Matrix<const T> y, Matrix<const T> z, Te
 }
 
 template <class T>
-void gated_norm_products(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw) {
+void gated_norm_dots(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                     Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor1<Acc<T>> dw) {
   using A = Acc<T>;
   const NormGroups s = norm_groups(y, squares);
   const auto partial = dev.scratch.tensor<A>(ceil_div(s.rows, block_rows), s.channels);
   if (dev.dry_run()) return;
-  products_of<T>(dev, s, dout, y, z, w, squares, width, eps, products, partial);
+  dots_of<T>(dev, s, dout, y, z, w, squares, width, eps, dots, partial);
   if (dw.data()) add_blocks<A>("gated_norm_products", dev, partial, 1, dw);
 }
 
 template <class T>
 void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
   const NormGroups s = norm_groups(y, squares);
-  if (order == GateOrder::gate_first) backward<GateOrder::gate_first, T>(dev, s, dout, y, z, w, squares, products, width, eps, dy, dz);
-  else backward<GateOrder::norm_first, T>(dev, s, dout, y, z, w, squares, products, width, eps, dy, dz);
+  if (order == GateOrder::gate_first) backward<GateOrder::gate_first, T>(dev, s, dout, y, z, w, squares, dots, width, eps, dy, dz);
+  else backward<GateOrder::norm_first, T>(dev, s, dout, y, z, w, squares, dots, width, eps, dy, dz);
 }
 
 GYR_SCALARS(GYR_GATE)

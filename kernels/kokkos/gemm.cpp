@@ -20,21 +20,21 @@ namespace {
 
 CBLAS_TRANSPOSE cblas(MatrixOp op) { return op == MatrixOp::none ? CblasNoTrans : CblasTrans; }
 
-void matrix_product(MatrixOp op_a, Matrix<const float> a, MatrixOp op_b, Matrix<const float> b, Matrix<float> c, GemmExtents e, double alpha,
-                    double beta) {
+void blas_gemm(MatrixOp op_a, Matrix<const float> a, MatrixOp op_b, Matrix<const float> b, Matrix<float> c, GemmExtents e, double alpha,
+               double beta) {
   cblas_sgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, float(alpha), a.data, a.stride, b.data, b.stride, float(beta), c.data,
               c.stride);
 }
-void matrix_product(MatrixOp op_a, Matrix<const double> a, MatrixOp op_b, Matrix<const double> b, Matrix<double> c, GemmExtents e, double alpha,
-                    double beta) {
+void blas_gemm(MatrixOp op_a, Matrix<const double> a, MatrixOp op_b, Matrix<const double> b, Matrix<double> c, GemmExtents e, double alpha,
+               double beta) {
   cblas_dgemm(CblasRowMajor, cblas(op_a), cblas(op_b), e.m, e.n, e.k, alpha, a.data, a.stride, b.data, b.stride, beta, c.data, c.stride);
 }
 
 // GEMV: y = alpha op(B)' x + beta y
-void vector_product(Matrix<const float> b, MatrixOp op, const float* x, Index step, float* y, double alpha, double beta) {
+void blas_gemv(Matrix<const float> b, MatrixOp op, const float* x, Index step, float* y, double alpha, double beta) {
   cblas_sgemv(CblasRowMajor, cblas(op), b.rows, b.columns, float(alpha), b.data, b.stride, x, step, float(beta), y, 1);
 }
-void vector_product(Matrix<const double> b, MatrixOp op, const double* x, Index step, double* y, double alpha, double beta) {
+void blas_gemv(Matrix<const double> b, MatrixOp op, const double* x, Index step, double* y, double alpha, double beta) {
   cblas_dgemv(CblasRowMajor, cblas(op), b.rows, b.columns, alpha, b.data, b.stride, x, step, beta, y, 1);
 }
 
@@ -42,17 +42,16 @@ void vector_product(Matrix<const double> b, MatrixOp op, const double* x, Index 
 // called.
 template <class A>
 void gemm_or_gemv(MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, GemmExtents e, double alpha, double beta) {
-  if (e.m != 1) return matrix_product(op_a, a, op_b, b, c, e, alpha, beta);
+  if (e.m != 1) return blas_gemm(op_a, a, op_b, b, c, e, alpha, beta);
   if (beta == 0) std::fill_n(c.data, e.n, A(0));  // some libraries read C even if beta is 0
-  vector_product(b, op_b == MatrixOp::none ? MatrixOp::transpose : MatrixOp::none, a.data, op_a == MatrixOp::none ? 1 : a.stride, c.data, alpha,
-                 beta);
+  blas_gemv(b, op_b == MatrixOp::none ? MatrixOp::transpose : MatrixOp::none, a.data, op_a == MatrixOp::none ? 1 : a.stride, c.data, alpha, beta);
 }
 
 // Partition of C into parts for threads. It depends on the extents only, so that results do not depend on the number of
 // threads. The library copies the operands of every part, so parts are square and no smaller than necessary.
-struct Cut {
+struct ThreadGrid {
   Index rows, columns;
-  explicit Cut(const GemmExtents& e) : rows(e.m), columns(e.n) {
+  explicit ThreadGrid(const GemmExtents& e) : rows(e.m), columns(e.n) {
     constexpr Index least_work = Index(1) << 20, unit = 32, wide = 1024, some = 8, many = 64;
     const auto halved = [](Index edge) { return ceil_div(ceil_div(edge, 2), unit) * unit; };
     for (Index n = 1; rows * columns * e.k >= 2 * least_work && (n < some || (n < many && std::max(rows, columns) > wide)); n = parts(e))
@@ -63,13 +62,13 @@ struct Cut {
 
 // If kernels are threaded, each thread computes parts of C and calls the library, which uses only that thread.
 template <class A>
-void product(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, GemmExtents e, double alpha, double beta) {
+void matmul(Device& dev, MatrixOp op_a, Matrix<const A> a, MatrixOp op_b, Matrix<const A> b, Matrix<A> c, GemmExtents e, double alpha, double beta) {
   if (!threaded || dev.is_lane) return gemm_or_gemv<A>(op_a, a, op_b, b, c, e, alpha, beta);
-  const Cut cut(e);
-  const Index across = ceil_div(e.n, cut.columns);
-  for_rows(dev, "product", cut.parts(e), [=](const Index i) {
-    const Index row = i / across * cut.rows, column = i % across * cut.columns;
-    const Index height = std::min(cut.rows, e.m - row), width = std::min(cut.columns, e.n - column);
+  const ThreadGrid thread_grid(e);
+  const Index across = ceil_div(e.n, thread_grid.columns);
+  for_rows(dev, "product", thread_grid.parts(e), [=](const Index i) {
+    const Index row = i / across * thread_grid.rows, column = i % across * thread_grid.columns;
+    const Index height = std::min(thread_grid.rows, e.m - row), width = std::min(thread_grid.columns, e.n - column);
     const auto a_part = op_a == MatrixOp::none ? a.block(row, height, 0, a.columns) : a.block(0, a.rows, row, height);
     const auto b_part = op_b == MatrixOp::none ? b.block(0, b.rows, column, width) : b.block(column, width, 0, b.columns);
     gemm_or_gemv<A>(op_a, a_part, op_b, b_part, c.block(row, height, column, width), {height, width, e.k}, alpha, beta);
@@ -99,15 +98,15 @@ bool by_onednn(GemmLibrary library, DType type, const GemmExtents& e) {
 }
 
 template <class S>
-void widened_product(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp op_b, Matrix<const bf16> b, Matrix<S> c, GemmExtents e, double alpha,
-                     double beta) {
+void widened_gemm(Device& dev, MatrixOp op_a, Matrix<const bf16> a, MatrixOp op_b, Matrix<const bf16> b, Matrix<S> c, GemmExtents e, double alpha,
+                  double beta) {
   const auto wide_a = widened(dev, a), wide_b = widened(dev, b);
   if constexpr (std::is_same_v<S, float>) {
-    if (!dev.dry_run()) product<float>(dev, op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
+    if (!dev.dry_run()) matmul<float>(dev, op_a, wide_a, op_b, wide_b, c, e, alpha, beta);
   } else {
     auto wide_c = dev.scratch.tensor<float>(c.rows, c.columns);
     if (dev.dry_run()) return;
-    product<float>(dev, op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
+    matmul<float>(dev, op_a, wide_a, op_b, wide_b, Matrix<float>(wide_c), e, alpha, 0);
     for_rows(
         dev, "narrowed", c.rows, KOKKOS_LAMBDA(const Index r) {
           for (Index n = 0; n < c.columns; ++n) c(r, n) = bf16(wide_c(r, n) + (beta == 0 ? 0.0f : float(beta) * float(c(r, n))));
@@ -122,8 +121,8 @@ void backend::gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b,
                    double beta) {
   if constexpr (!std::is_same_v<T, double>)
     if (by_onednn(dev.library, dtype_of<T>(), e)) return onednn_gemm<T, S>(dev, op_a, a, op_b, b, c, alpha, beta);
-  if constexpr (std::is_same_v<T, bf16>) widened_product<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
-  else if (!dev.dry_run()) product<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
+  if constexpr (std::is_same_v<T, bf16>) widened_gemm<S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
+  else if (!dev.dry_run()) matmul<T>(dev, op_a, a, op_b, b, c, e, alpha, beta);
 }
 
 template <class T, class S>

@@ -24,7 +24,7 @@ void copy_now(std::span<const HostCopy> copies) {
 
 struct HostCopies::State {};
 
-bool HostCopies::beside() { return false; }
+bool HostCopies::overlap() { return false; }
 
 HostCopies::HostCopies(const Queue&) {}
 HostCopies::~HostCopies() = default;

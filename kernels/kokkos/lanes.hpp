@@ -31,13 +31,13 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
   const Index begin = dev.scratch.used(), bytes = (dev.scratch.capacity() - begin) / lanes / lane_unit * lane_unit;
   std::vector<Device> all;
   std::vector<std::exception_ptr> failures(lanes);
-  dev.lane_products.resize(std::max<std::size_t>(dev.lane_products.size(), lanes));
+  dev.lane_gemm_caches.resize(std::max<std::size_t>(dev.lane_gemm_caches.size(), lanes));
   for (Index l = 0; l < lanes; ++l) {
     Device& lane = all.emplace_back(false, dev.scratch.part(Memory::scratch, begin + l * bytes, bytes));
     lane.is_lane = true;
     lane.library = dev.library;
     lane.times_launches = dev.times_launches;
-    lane.products = dev.lane_products[l];
+    lane.gemm_cache = dev.lane_gemm_caches[l];
   }
   const auto start = std::chrono::steady_clock::now();
   Kokkos::parallel_for(kernel, Kokkos::RangePolicy<Space, Kokkos::IndexType<Index>>(Space(), 0, lanes), [&](const Index l) {
@@ -58,7 +58,7 @@ void run_lanes(Device& dev, const char* kernel, Index lanes, Index count, const 
   Index most = 0;
   for (Index l = 0; l < lanes; ++l) {
     dev.join(all[l], 1, seconds > 0 ? std::chrono::duration<double>(end - start).count() / seconds : 0);
-    dev.lane_products[l] = all[l].products;
+    dev.lane_gemm_caches[l] = all[l].gemm_cache;
     most = std::max(most, all[l].scratch.high_water());
   }
   const Scope scope(dev.scratch);

@@ -72,16 +72,16 @@ memory::desc described(Index rows, Index columns, Index stride, MatrixOp op, DTy
 // oneDNN primitives of one device, by GEMM shape.
 class GemmCache {
  public:
-  struct Product {
+  struct MatmulPrimitive {
     dnnl::matmul::primitive_desc description;
     dnnl::matmul run;  // oneDNN primitive, created at its first use
     std::unordered_map<int, memory> operands;
     Index workspace = 0;  // size of the primitive's workspace in bytes
   };
 
-  Product& of(const StridedGemm& s) {
-    const auto [entry, fresh] = products_.try_emplace(s);
-    Product& p = entry->second;
+  MatmulPrimitive& of(const StridedGemm& s) {
+    const auto [entry, fresh] = primitives_.try_emplace(s);
+    MatmulPrimitive& p = entry->second;
     if (!fresh) return p;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -105,7 +105,7 @@ class GemmCache {
     return *known;
   }
 
-  void run(Product& p, const void* a, const void* b, void* c, void* workspace) {
+  void run(MatmulPrimitive& p, const void* a, const void* b, void* c, void* workspace) {
     if (!p.run) {
       p.run = dnnl::matmul(p.description);
       const auto operand = [&](int which, const memory::desc& desc) { p.operands.emplace(which, memory(desc, engine_, DNNL_MEMORY_NONE)); };
@@ -123,7 +123,7 @@ class GemmCache {
  private:
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
-  std::unordered_map<StridedGemm, Product, StridedGemm::Hash> products_;
+  std::unordered_map<StridedGemm, MatmulPrimitive, StridedGemm::Hash> primitives_;
   ShapeCounts<StridedGemm, std::optional<Index>> workspaces_;
 };
 
@@ -140,16 +140,16 @@ bool multiplies_bf16() {
 template <class T, class S>
 void onednn_gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, double alpha, double beta) {
   choose_instructions();
-  if (!dev.products) dev.products = std::make_shared<GemmCache>();
+  if (!dev.gemm_cache) dev.gemm_cache = std::make_shared<GemmCache>();
   const Index k = op_a == MatrixOp::none ? a.columns : a.rows;
   const StridedGemm shape{op_a, op_b, c.rows, c.columns, k, a.stride, b.stride, c.stride, dtype_of<T>(), dtype_of<S>(), alpha, beta};
   if (dev.dry_run()) {
-    dev.scratch.tensor<std::uint8_t>(dev.products->workspace_of(shape));
+    dev.scratch.tensor<std::uint8_t>(dev.gemm_cache->workspace_of(shape));
     return;
   }
-  auto& product = dev.products->of(shape);
-  const auto workspace = dev.scratch.tensor<std::uint8_t>(product.workspace);
-  dev.products->run(product, a.data, b.data, c.data, workspace.data());
+  auto& primitive = dev.gemm_cache->of(shape);
+  const auto workspace = dev.scratch.tensor<std::uint8_t>(primitive.workspace);
+  dev.gemm_cache->run(primitive, a.data, b.data, c.data, workspace.data());
 }
 
 std::string onednn_version() {

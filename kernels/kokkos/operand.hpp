@@ -19,15 +19,15 @@ void with_operands(const Device& dev, const Body& body) {
 
 // Scratch for a copy with type P of a block of X, up to (rows, columns). Empty if no copy is needed.
 template <class P, class X>
-Tensor2<P> room_for(Device& dev, Index rows, Index columns) {
+Tensor2<P> scratch_for(Device& dev, Index rows, Index columns) {
   if constexpr (std::is_same_v<P, X>) return {};
   else return dev.scratch.tensor<P>(rows, columns);
 }
 
-// Part of `room` with the given extents, contiguous.
+// Part of `scratch` with the given extents, contiguous.
 template <class P>
-Matrix<P> part_of(Tensor2<P> room, Index rows, Index columns) {
-  return {room.data(), rows, columns, columns};
+Matrix<P> part_of(Tensor2<P> scratch, Index rows, Index columns) {
+  return {scratch.data(), rows, columns, columns};
 }
 
 template <class X, class P>
@@ -42,28 +42,28 @@ void copy_block(Device& dev, Matrix<const X> from, Matrix<P> to) {
         });
 }
 
-// Returns x as an operand: x itself, or a copy in `room` if its type is not P.
+// Returns x as an operand: x itself, or a copy in `scratch` if its type is not P.
 template <class P, class X>
-Matrix<const P> operand(Device& dev, Matrix<const X> x, Tensor2<P> room) {
+Matrix<const P> operand(Device& dev, Matrix<const X> x, Tensor2<P> scratch) {
   if constexpr (std::is_same_v<P, X>) {
     return x;
   } else {
-    const auto to = part_of(room, x.rows, x.columns);
+    const auto to = part_of(scratch, x.rows, x.columns);
     copy_block(dev, x, to);
     return to;
   }
 }
 template <class P, class X>
 Matrix<const P> operand(Device& dev, Matrix<const X> x) {
-  return operand<P, X>(dev, x, room_for<P, X>(dev, x.rows, x.columns));
+  return operand<P, X>(dev, x, scratch_for<P, X>(dev, x.rows, x.columns));
 }
 
-// target: where GEMMs write their results for y, either y itself or `room`. deliver: rounds these results into y if
-// they are in `room`.
+// target: where GEMMs write their results for y, either y itself or `scratch`. deliver: rounds these results into y if
+// they are in `scratch`.
 template <class T>
-Matrix<Acc<T>> target(Matrix<T> y, Tensor2<Acc<T>> room) {
+Matrix<Acc<T>> target(Matrix<T> y, Tensor2<Acc<T>> scratch) {
   if constexpr (std::is_same_v<T, Acc<T>>) return y;
-  else return part_of(room, y.rows, y.columns);
+  else return part_of(scratch, y.rows, y.columns);
 }
 template <class T>
 void deliver(Device& dev, Matrix<const Acc<T>> from, Matrix<T> y) {

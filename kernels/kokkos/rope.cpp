@@ -41,12 +41,12 @@ void rope_table_of_rows(Device& dev, const RopeFrequencies& frequencies, Tensor1
 }
 
 template <class S, class T>
-void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
+void rope(Device& dev, Rotate direction, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
           Matrix<const S> x, Matrix<T> y) {
   using A = Acc<T>;
   const auto cosine = table.cosine, sine = table.sine;
   const Index R = x.rows, half = cosine.extent(1), width = x.columns / num_heads;
-  const A factor = A(scale), sense = A(turn == Rotate::forward ? scale : -scale);
+  const A factor = A(scale), sense = A(direction == Rotate::forward ? scale : -scale);
   for_rows(
       dev, "rope", R, KOKKOS_LAMBDA(const Index r) {
         const A *const c = cosine.data() + positions(r) * half, *const s = sine.data() + positions(r) * half;

@@ -38,8 +38,8 @@ void route_backward(Device& dev, const Routing& rule, Tensor2<const A> scores, T
         A* const d = &dlogits(r, 0);
         const auto score = [=](Index k) { return s[c[k]]; };
         const auto dweight = [=](Index k) { return dw[k]; };
-        const A others = route_row_backward<A>(rule, score, dweight, [](Index, A) {});
-        for (Index e = 0; e < experts; ++e) d[e] = others * s[e];
+        const A other_terms = route_row_backward<A>(rule, score, dweight, [](Index, A) {});
+        for (Index e = 0; e < experts; ++e) d[e] = other_terms * s[e];
         route_row_backward<A>(rule, score, dweight, [=](Index k, A x) { d[c[k]] = x; });
       });
 }

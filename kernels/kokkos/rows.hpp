@@ -27,8 +27,8 @@ void for_teams(const char* name, Device& dev, Index count, const F& f) {
   const Teams teams = Device::team_size > 0 ? Teams(Space(), int(count), Device::team_size) : Teams(Space(), int(count), Kokkos::AUTO);
   Kokkos::parallel_for(
       name, teams, KOKKOS_LAMBDA(const Team& team) {
-        const F own = f;  // a local copy stays in registers, where stores through its pointers cannot reach it
-        own(team, Index(team.league_rank()));
+        const F local = f;  // a local copy stays in registers, where stores through its pointers cannot reach it
+        local(team, Index(team.league_rank()));
       });
 }
 
@@ -71,8 +71,8 @@ void for_flat(const char* name, Device& dev, Index n, const F& f) {
   for_teams(
       name, dev, ceil_div(n, strip), KOKKOS_LAMBDA(const Team& team, Index s) {
         const Index first = s * strip;
-        const F own = f;
-        each(team, least(strip, n - first), [=](Index i) { own(first + i); });
+        const F local = f;
+        each(team, least(strip, n - first), [=](Index i) { local(first + i); });
       });
 }
 

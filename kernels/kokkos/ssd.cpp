@@ -15,16 +15,16 @@ void group_backward(Device& dev, const SsdShape& shape, const Group<T, P>& k, co
                     const SharedGradient<Acc<T>>& shared, const SsdInputGradient<T>& d_in, const SsdWeightGradient<Acc<T>>& dw) {
   using A = Acc<T>;
   Scope scope(dev.scratch);
-  const bool shares = k.sharing > 1;
-  const Index width = shares ? 0 : k.state_size();
+  const bool shared_b_and_c = k.sharing > 1;
+  const Index width = shared_b_and_c ? 0 : k.state_size();
   const Matrix<T> db = k.shared(d_in.b), dc = k.shared(d_in.c);
-  const Tensor2<A> b_room = room_for<A, T>(dev, k.tokens, width), c_room = room_for<A, T>(dev, k.tokens, width);
-  const Matrix<A> wide_db = shares ? shared.of(k, shared.b) : target<T>(db, b_room),
-                  wide_dc = shares ? shared.of(k, shared.c) : target<T>(dc, c_room);
+  const Tensor2<A> b_scratch = scratch_for<A, T>(dev, k.tokens, width), c_scratch = scratch_for<A, T>(dev, k.tokens, width);
+  const Matrix<A> wide_db = shared_b_and_c ? shared.of(k, shared.b) : target<T>(db, b_scratch),
+                  wide_dc = shared_b_and_c ? shared.of(k, shared.c) : target<T>(dc, c_scratch);
   const GroupGradient<P> gradient(dev, k, wide_db, wide_dc);
   chunk_state_backward<T, P>(dev, k, entering, dleaving, gradient);
   chunk_output_backward<T, P>(dev, k, entering, dy, carried, gradient);
-  if (!shares) deliver<T>(dev, wide_db, db), deliver<T>(dev, wide_dc, dc);
+  if (!shared_b_and_c) deliver<T>(dev, wide_db, db), deliver<T>(dev, wide_dc, dc);
   step_inputs_backward<T, P>(dev, shape, k, in, w, dy, gradient, d_in, dw);
 }
 
@@ -89,7 +89,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
       carried_outputs<T, P>(lane, k, dy_part, carried);
       group_backward<T, P>(lane, shape, k, in, w, entering, dstate, dy_part, carried, shared, d_in, dw);
       pass_state<A>(lane, "ssd_backward", n.head_dim, k.over(), dstate, {}, dstate);
-      product<P>(lane, MatrixOp::transpose, carried, MatrixOp::none, k.c, dstate, 1, 1);
+      matmul<P>(lane, MatrixOp::transpose, carried, MatrixOp::none, k.c, dstate, 1, 1);
     });
     shared.deliver(dev, "ssd_backward", n, chunk, d_in.b, d_in.c);
   };

@@ -12,17 +12,17 @@ using namespace scan;
 namespace {
 
 // Calls body(lane, chunking, group) for all groups of all chunks, with their decays. A lane is a device for one thread
-// (lanes.hpp). Calls behind(chunking, chunk) after the groups of a chunk.
-template <class T, class Body, class Behind>
+// (lanes.hpp). Calls after_chunk(chunking, chunk) after the groups of a chunk.
+template <class T, class Body, class AfterChunk>
 void for_all_groups(Device& dev, const char* kernel, const SsdShape& shape, const SsdInput<T>& in, Tensor1<const Acc<T>> a_log,
-                    Tensor2<const Acc<T>> dt, const Body& body, const Behind& behind) {
+                    Tensor2<const Acc<T>> dt, const Body& body, const AfterChunk& after_chunk) {
   const Chunking n(shape, in.documents);
   const Decay<Acc<T>> decay(dev, n);
   with_operands<T>(dev, [&]<class P>(std::type_identity<P>) {
     for_equal_chunks(dev, n, [&](const Chunk& chunk) {
       decay.fill(dev, kernel, chunk, dt, a_log);
       for_groups<T, P>(dev, kernel, n, chunk, in, dt, decay, [&](Device& lane, const Group<T, P>& k) { body(lane, n, k); });
-      behind(n, chunk);
+      after_chunk(n, chunk);
     });
   });
 }
@@ -92,7 +92,7 @@ void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>&
     const Matrix<P> carried = lane.scratch.tensor<P>(k.tokens, k.channels());
     const Matrix<const P> dy_part = operand<P>(lane, k.part(Matrix<const T>(dy)));
     carried_outputs<T, P>(lane, k, dy_part, carried);
-    product<P>(lane, MatrixOp::transpose, carried, MatrixOp::none, k.c, n.state(gradients.entering(k.chunk), k.number));
+    matmul<P>(lane, MatrixOp::transpose, carried, MatrixOp::none, k.c, n.state(gradients.entering(k.chunk), k.number));
   });
 }
 

@@ -19,7 +19,7 @@
 namespace gyr::scan {
 
 template <class P>
-void product(Device& dev, MatrixOp op_a, Matrix<const P> a, MatrixOp op_b, Matrix<const P> b, Matrix<Acc<P>> c, double alpha = 1, double beta = 0) {
+void matmul(Device& dev, MatrixOp op_a, Matrix<const P> a, MatrixOp op_b, Matrix<const P> b, Matrix<Acc<P>> c, double alpha = 1, double beta = 0) {
   gemm<P, Acc<P>>(dev, op_a, a, op_b, b, c, alpha, beta, "ssd_gemm");
 }
 

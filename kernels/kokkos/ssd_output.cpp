@@ -90,16 +90,16 @@ void add_from_tokens(Device& dev, const Group<T, P>& k, Matrix<const P> u, Matri
   using A = Acc<T>;
   Scope scope(dev.scratch);
   const Index q = k.tokens, width = k.head_dim;
-  const Matrix<A> products = dev.scratch.tensor<A>(q, q);
+  const Matrix<A> cb = dev.scratch.tensor<A>(q, q);
   const Matrix<P> weights = dev.scratch.tensor<P>(q, q);
-  product<P>(dev, MatrixOp::none, k.c, MatrixOp::transpose, k.b, products);
+  matmul<P>(dev, MatrixOp::none, k.c, MatrixOp::transpose, k.b, cb);
   for_equal(dev, k.heads, [&](Index r) {
     const Index h = k.first_head + r;
     if (const auto run = dev.launch("ssd", 2.0 * q * q, double(sizeof(A) + sizeof(P)) * q * q))
-      decayed<A, P>(dev, k.chunk, products, &k.decay.sum(h, 0), &k.decay.rest(h, 0), weights);
+      decayed<A, P>(dev, k.chunk, cb, &k.decay.sum(h, 0), &k.decay.rest(h, 0), weights);
     for_bands(k.chunk, [&](Index l, Index count, Index s, Index seen) {
       const Matrix<const P> band = weights.block(l, count, s, seen), before = k.of_head(u, r).block(s, seen, 0, width);
-      product<P>(dev, MatrixOp::none, band, MatrixOp::none, before, k.of_head(out, r).block(l, count, 0, width), 1, 1);
+      matmul<P>(dev, MatrixOp::none, band, MatrixOp::none, before, k.of_head(out, r).block(l, count, 0, width), 1, 1);
     });
   });
 }
@@ -109,10 +109,10 @@ void add_from_tokens(Device& dev, const Group<T, P>& k, Matrix<const P> u, Matri
 template <class T, class P>
 void chunk_output(Device& dev, const Group<T, P>& k, Tensor1<const Acc<T>> d, Matrix<const Acc<T>> entering, Matrix<T> y) {
   Scope scope(dev.scratch);
-  const Matrix<Acc<T>> out = target<T>(y, room_for<Acc<T>, T>(dev, k.tokens, k.channels()));
+  const Matrix<Acc<T>> out = target<T>(y, scratch_for<Acc<T>, T>(dev, k.tokens, k.channels()));
   const Matrix<P> u = dev.scratch.tensor<P>(k.tokens, k.channels());
   step_inputs<T, P>(dev, k, u);
-  product<P>(dev, MatrixOp::none, k.c, MatrixOp::transpose, operand<P>(dev, entering), out);
+  matmul<P>(dev, MatrixOp::none, k.c, MatrixOp::transpose, operand<P>(dev, entering), out);
   carry_and_skip<T, P>(dev, k, d, out);
   add_from_tokens<T, P>(dev, k, u, out);
   deliver<T>(dev, out, y);
@@ -147,7 +147,7 @@ void from_state_backward(Device& dev, const Group<T, P>& k, Matrix<const Acc<T>>
   const Matrix<A> dc_head = dev.scratch.tensor<A>(q, N);
   const Matrix<const P> state = operand<P>(dev, entering);
   for_equal(dev, k.heads, [&](Index r) {
-    product<P>(dev, MatrixOp::none, k.of_head(carried, r), MatrixOp::none, state.block(r * k.head_dim, k.head_dim, 0, N), dc_head);
+    matmul<P>(dev, MatrixOp::none, k.of_head(carried, r), MatrixOp::none, state.block(r * k.head_dim, k.head_dim, 0, N), dc_head);
     const auto run = dev.launch("ssd_backward", 3.0 * q * N, 4.0 * sizeof(A) * q * N);
     if (!run) return;
     for_rows(
@@ -172,33 +172,33 @@ void from_tokens_backward(Device& dev, const Group<T, P>& k, Matrix<const P> dy,
   using A = Acc<T>;
   Scope scope(dev.scratch);
   const Index q = k.tokens, width = k.head_dim;
-  const Matrix<A> products = dev.scratch.tensor<A>(q, q), dproducts = dev.scratch.tensor<A>(q, q), dweights = dev.scratch.tensor<A>(q, q);
+  const Matrix<A> cb = dev.scratch.tensor<A>(q, q), dcb = dev.scratch.tensor<A>(q, q), dweights = dev.scratch.tensor<A>(q, q);
   const Matrix<P> weights = dev.scratch.tensor<P>(q, q);
   const auto reached = dev.scratch.tensor<A>(q);
-  product<P>(dev, MatrixOp::none, k.c, MatrixOp::transpose, k.b, products);
-  copy<A>(dev, "ssd_backward", nullptr, dproducts.data, q * q);
+  matmul<P>(dev, MatrixOp::none, k.c, MatrixOp::transpose, k.b, cb);
+  copy<A>(dev, "ssd_backward", nullptr, dcb.data, q * q);
   for_equal(dev, k.heads, [&](Index r) {
     const Index h = k.first_head + r;
     const Matrix<const P> dy_head = k.of_head(dy, r);
     for_bands(k.chunk, [&](Index l, Index count, Index s, Index seen) {
       const Matrix<const P> before = k.of_head(grad.u, r).block(s, seen, 0, width);
-      product<P>(dev, MatrixOp::none, dy_head.block(l, count, 0, width), MatrixOp::transpose, before, dweights.block(l, count, s, seen));
+      matmul<P>(dev, MatrixOp::none, dy_head.block(l, count, 0, width), MatrixOp::transpose, before, dweights.block(l, count, s, seen));
     });
     if (const auto run = dev.launch("ssd_backward", 5.0 * q * q, (3.0 * sizeof(A) + sizeof(P)) * q * q))
       for_rows(
           dev, "ssd_decayed_backward", 1, KOKKOS_LAMBDA(const Index) {
-            decayed_backward<A, P>(k.chunk, products.data, &k.decay.sum(h, 0), &k.decay.rest(h, 0), dweights.data, weights.data, dproducts.data,
-                                   reached.data(), &grad.within(r, 0));
+            decayed_backward<A, P>(k.chunk, cb.data, &k.decay.sum(h, 0), &k.decay.rest(h, 0), dweights.data, weights.data, dcb.data, reached.data(),
+                                   &grad.within(r, 0));
           });
     for_bands(k.chunk, [&](Index l, Index count, Index s, Index seen) {
       const Matrix<const P> band = weights.block(l, count, s, seen);
-      product<P>(dev, MatrixOp::transpose, band, MatrixOp::none, dy_head.block(l, count, 0, width), k.of_head(grad.du, r).block(s, seen, 0, width), 1,
-                 1);
+      matmul<P>(dev, MatrixOp::transpose, band, MatrixOp::none, dy_head.block(l, count, 0, width), k.of_head(grad.du, r).block(s, seen, 0, width), 1,
+                1);
     });
   });
-  const Matrix<const P> dg = operand<P>(dev, Matrix<const A>(dproducts));
-  product<P>(dev, MatrixOp::none, dg, MatrixOp::none, k.b, grad.c, 1, 1);
-  product<P>(dev, MatrixOp::transpose, dg, MatrixOp::none, k.c, grad.b, 1, 1);
+  const Matrix<const P> dg = operand<P>(dev, Matrix<const A>(dcb));
+  matmul<P>(dev, MatrixOp::none, dg, MatrixOp::none, k.b, grad.c, 1, 1);
+  matmul<P>(dev, MatrixOp::transpose, dg, MatrixOp::none, k.c, grad.b, 1, 1);
 }
 
 }  // namespace

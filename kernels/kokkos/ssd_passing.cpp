@@ -64,12 +64,12 @@ void pass_over(Device& dev, const char* kernel, const Chunking& n, const Chunk& 
 }  // namespace
 
 template <class A>
-void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
-                   Tensor2<A> own) {
+void ssd_local_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
+                     Tensor2<A> local) {
   const Chunking n(shape);
   const States<const A> added{states, last};
   for_chunks(n, [&](const Chunk& k) {
-    A* const to = &own(k.sequence, 0);
+    A* const to = &local(k.sequence, 0);
     if (k.number == 0) copy<A>(dev, "ssd", added.leaving(k), to, n.state_elements());
     else pass_over<A>(dev, "ssd", n, k, decay, to, added.leaving(k), to);
   });
@@ -89,15 +89,15 @@ void ssd_state_after(Device& dev, const SsdShape& shape, std::span<const StateSt
   const Chunking n(shape);
   copy<A>(dev, "ssd", nullptr, state.data(), n.state_elements());
   for (const StateStep<A>& step : steps)
-    pass_state<A>(dev, "ssd", n.head_dim, Matrix<const A>(step.decay, n.num_heads, 1, 1), n.state<const A>(state.data()), n.state(step.own),
+    pass_state<A>(dev, "ssd", n.head_dim, Matrix<const A>(step.decay, n.num_heads, 1, 1), n.state<const A>(state.data()), n.state(step.local),
                   n.state(state.data()));
 }
 
 template <class A>
-void ssd_own_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own) {
+void ssd_local_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> local) {
   const Chunking n(shape);
   for (Index b = 0; b < n.batch; ++b) {
-    A* const to = &own(b, 0);
+    A* const to = &local(b, 0);
     copy<A>(dev, "ssd_backward", &dstates(b, n.chunks - 1, 0), to, n.state_elements());
     for (Index c = n.chunks - 2; c >= 0; --c) pass_over<A>(dev, "ssd_backward", n, n.at(b, c), decay, to, &dstates(b, c, 0), to);
   }

@@ -21,7 +21,7 @@ void chunk_state(Device& dev, const Group<T, P>& k, double beta, Matrix<Acc<T>> 
             for (Index p = 0; p < k.head_dim; ++p) to[p] = P(dt * A(from[p]) * end);
           }
         });
-  product<P>(dev, MatrixOp::transpose, u_decayed, MatrixOp::none, k.b, leaving, 1, beta);
+  matmul<P>(dev, MatrixOp::transpose, u_decayed, MatrixOp::none, k.b, leaving, 1, beta);
 }
 
 namespace {
@@ -82,9 +82,9 @@ void chunk_state_backward(Device& dev, const Group<T, P>& k, Matrix<const Acc<T>
   Scope scope(dev.scratch);
   const Matrix<P> u_decayed = dev.scratch.tensor<P>(k.tokens, k.channels());
   const Matrix<const P> dstate = operand<P>(dev, dleaving);
-  product<P>(dev, MatrixOp::none, k.b, MatrixOp::transpose, dstate, g.du);
+  matmul<P>(dev, MatrixOp::none, k.b, MatrixOp::transpose, dstate, g.du);
   decay_to_end_backward<T, P>(dev, k, g, u_decayed);
-  product<P>(dev, MatrixOp::none, u_decayed, MatrixOp::none, dstate, g.b);
+  matmul<P>(dev, MatrixOp::none, u_decayed, MatrixOp::none, dstate, g.b);
   decay_backward<T, P>(dev, k, entering, dleaving, g.through);
 }
 

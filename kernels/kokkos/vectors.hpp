@@ -19,7 +19,7 @@ namespace gyr {
 inline constexpr Index vector_lanes = 16;  // lanes of every vector
 using Floats = float __attribute__((vector_size(64)));
 using Wholes = std::int32_t __attribute__((vector_size(64)));
-using NumberPairs = std::int16_t __attribute__((vector_size(64)));  // two int16 values in each lane
+using Int16Pairs = std::int16_t __attribute__((vector_size(64)));  // two int16 values in each lane
 
 template <class Vector, class S>
 inline Vector raw(const S* from) {
@@ -36,20 +36,20 @@ inline Floats load(const bf16* from) {
   return Floats(__builtin_convertvector(raw<Half>(from), Bits) << 16);
 }
 // Loads the next 2 * vector_lanes values, as pairs.
-inline NumberPairs load_pairs(const std::int16_t* from) { return raw<NumberPairs>(from); }
-inline NumberPairs load_pairs(const std::int8_t* from) {
+inline Int16Pairs load_pairs(const std::int16_t* from) { return raw<Int16Pairs>(from); }
+inline Int16Pairs load_pairs(const std::int8_t* from) {
   using Bytes = std::int8_t __attribute__((vector_size(32)));
-  return __builtin_convertvector(raw<Bytes>(from), NumberPairs);
+  return __builtin_convertvector(raw<Bytes>(from), Int16Pairs);
 }
 
 // For each lane, the sum of the products of its pair in a and its pair in b.
-inline Wholes products(const NumberPairs& a, const NumberPairs& b) {
+inline Wholes multiply_pairs(const Int16Pairs& a, const Int16Pairs& b) {
 #ifdef __AVX512BW__
   return Wholes(_mm512_madd_epi16(__m512i(a), __m512i(b)));
 #elif defined(__AVX2__)
   Wholes sums;
   for (int half = 0; half < 2; ++half) {
-    const auto part = [&](const NumberPairs& x) { return raw<__m256i>(reinterpret_cast<const std::int16_t*>(&x) + half * vector_lanes); };
+    const auto part = [&](const Int16Pairs& x) { return raw<__m256i>(reinterpret_cast<const std::int16_t*>(&x) + half * vector_lanes); };
     const __m256i some = _mm256_madd_epi16(part(a), part(b));
     std::memcpy(reinterpret_cast<std::int32_t*>(&sums) + half * vector_lanes / 2, &some, sizeof(some));
   }

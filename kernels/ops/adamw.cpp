@@ -6,7 +6,7 @@
 namespace gyr {
 
 template <class A>
-AdamWStepValues<A> numbers_of(const AdamWStep& s) {
+AdamWStepValues<A> step_values(const AdamWStep& s) {
   return {A(1 - s.lr * s.weight_decay), A(s.lr / s.correction1), A(1 / std::sqrt(s.correction2)), A(s.gradient_scale)};
 }
 
@@ -19,18 +19,18 @@ void adamw(Device& dev, const AdamW& rule, Tensor1<const Acc<T>> step, Tensor1<c
            Tensor1<Acc<T>> master, Tensor1<T> w) {
   using A = Acc<T>;
   const Index n = w.extent(0);
-  const bool own = master.data() == nullptr;
-  ensure(Index(g.extent(0)) == n && Index(m.extent(0)) == n && Index(v.extent(0)) == n && (own || Index(master.extent(0)) == n),
+  const bool no_master = master.data() == nullptr;
+  ensure(Index(g.extent(0)) == n && Index(m.extent(0)) == n && Index(v.extent(0)) == n && (no_master || Index(master.extent(0)) == n),
          "adamw: {} parameters do not fit {} gradients, {} and {} moments and {} master weights", n, g.extent(0), m.extent(0), v.extent(0),
          master.extent(0));
   ensure(step.extent(0) == AdamWStepValues<A>().size(), "adamw: the step has {} values, expected 4", step.extent(0));
-  ensure(!own || std::is_same_v<T, A>, "adamw: bf16 parameters need fp32 master weights");
-  if (const auto run = dev.launch("adamw", 15.0 * n, (7.0 * sizeof(A) + (own ? 0 : sizeof(T))) * n))
+  ensure(!no_master || std::is_same_v<T, A>, "adamw: bf16 parameters need fp32 master weights");
+  if (const auto run = dev.launch("adamw", 15.0 * n, (7.0 * sizeof(A) + (no_master ? 0 : sizeof(T))) * n))
     backend::adamw<T>(dev, rule, step, g, m, v, master, w);
 }
 
-template AdamWStepValues<double> numbers_of<double>(const AdamWStep&);
-template AdamWStepValues<float> numbers_of<float>(const AdamWStep&);
+template AdamWStepValues<double> step_values<double>(const AdamWStep&);
+template AdamWStepValues<float> step_values<float>(const AdamWStep&);
 template struct AdamWUpdate<double>;
 template struct AdamWUpdate<float>;
 GYR_SCALARS(GYR_ADAMW)

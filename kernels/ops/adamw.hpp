@@ -25,7 +25,7 @@ struct AdamWStep {
 template <class A>
 using AdamWStepValues = std::array<A, 4>;
 template <class A>
-AdamWStepValues<A> numbers_of(const AdamWStep&);
+AdamWStepValues<A> step_values(const AdamWStep&);
 
 // Update of one parameter, with the factors that all parameters have in common computed in advance.
 template <class A>
@@ -34,10 +34,10 @@ struct AdamWUpdate {
   A keep = 1, step = 0, root_correction = 1, gradient_scale = 1;
 
   explicit AdamWUpdate(const AdamW&);
-  // Copy of this update with the values of one step; `numbers` is the result of numbers_of.
-  GYR_FUNCTION AdamWUpdate in(const A* numbers) const {
+  // Copy of this update with the values of one step; `values` is the result of step_values.
+  GYR_FUNCTION AdamWUpdate in(const A* values) const {
     AdamWUpdate update = *this;
-    update.keep = numbers[0], update.step = numbers[1], update.root_correction = numbers[2], update.gradient_scale = numbers[3];
+    update.keep = values[0], update.step = values[1], update.root_correction = values[2], update.gradient_scale = values[3];
     return update;
   }
 
@@ -50,7 +50,7 @@ struct AdamWUpdate {
   }
 };
 
-// `step`: numbers_of the current step, in device memory. master may be empty if T is Acc<T>: w is then its own master
+// `step`: step_values the current step, in device memory. master may be empty if T is Acc<T>: w is then its own master
 // weight. Otherwise w = T(master) after the update.
 template <class T>
 void adamw(Device&, const AdamW&, Tensor1<const Acc<T>> step /*(4)*/, Tensor1<const Acc<T>> g, Tensor1<Acc<T>> m, Tensor1<Acc<T>> v,

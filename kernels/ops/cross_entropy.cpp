@@ -8,9 +8,9 @@ namespace gyr {
 namespace {
 
 template <class A>
-LogitColumns checked(const char* kernel, const Tensor2<const A>& logits, Index valid, Index first, Index others) {
+LogitColumns checked(const char* kernel, const Tensor2<const A>& logits, Index valid, Index first, Index other_rows) {
   const Index rows = logits.extent(0), held = logits.extent(1);
-  ensure(valid <= held && others == rows, "{}: logits ({},{}) do not fit {} valid columns and {} rows", kernel, rows, held, valid, others);
+  ensure(valid <= held && other_rows == rows, "{}: logits ({},{}) do not fit {} valid columns and {} rows", kernel, rows, held, valid, other_rows);
   return {logits, valid, first};
 }
 

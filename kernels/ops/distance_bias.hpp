@@ -25,9 +25,9 @@ struct DistanceBuckets {
   DistanceBuckets() = default;
 
   GYR_FUNCTION Index of(Index distance) const {
-    const Index apart = distance < 0 ? -distance : (both_ways ? distance : 0);
+    const Index distance_to_key = distance < 0 ? -distance : (both_ways ? distance : 0);
     Index bucket = of_one_way - 1;
-    while (Index(nearest[bucket]) > apart) --bucket;
+    while (Index(nearest[bucket]) > distance_to_key) --bucket;
     return bucket + (both_ways && distance > 0 ? of_one_way : 0);
   }
 };

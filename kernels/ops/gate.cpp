@@ -67,31 +67,29 @@ void gated_norm(Device& dev, GateOrder order, Matrix<const T> y, Matrix<const T>
 }
 
 template <class T>
-void gated_norm_products(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw) {
+void gated_norm_dots(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                     Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor1<Acc<T>> dw) {
   const NormGroups s = checked("gated_norm_products", y, z, squares);
-  checked("gated_norm_products", y, z, products);
-  ensure(products.extent(1) == squares.extent(1), "gated_norm_products: {} groups in squares but {} in products", squares.extent(1),
-         products.extent(1));
+  checked("gated_norm_products", y, z, dots);
+  ensure(dots.extent(1) == squares.extent(1), "gated_norm_products: {} groups in squares but {} in products", squares.extent(1), dots.extent(1));
   check_shape<T>("gated_norm_products", s, dout);
   check_weights("gated_norm_products", s, w);
   if (dw.data()) check_weights("gated_norm_products", s, dw);
   const Workspace workspace(dev.scratch, "gated_norm_products");
   const auto run = dev.launch("gated_norm_products", 10.0 * s.rows * s.channels, 3.0 * sizeof(T) * s.rows * s.channels);
-  backend::gated_norm_products<T>(dev, order, dout, y, z, w, squares, width, eps, products, dw);
+  backend::gated_norm_dots<T>(dev, order, dout, y, z, w, squares, width, eps, dots, dw);
 }
 
 template <class T>
 void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
   const NormGroups s = checked("gated_norm_backward", y, z, squares);
-  checked("gated_norm_backward", y, z, products);
-  ensure(products.extent(1) == squares.extent(1), "gated_norm_backward: {} groups in squares but {} in products", squares.extent(1),
-         products.extent(1));
+  checked("gated_norm_backward", y, z, dots);
+  ensure(dots.extent(1) == squares.extent(1), "gated_norm_backward: {} groups in squares but {} in products", squares.extent(1), dots.extent(1));
   for (const auto& same : {Matrix<const T>(dout), Matrix<const T>(dy), Matrix<const T>(dz)}) check_shape<T>("gated_norm_backward", s, same);
   check_weights("gated_norm_backward", s, w);
   if (const auto run = dev.launch("gated_norm_backward", 18.0 * s.rows * s.channels, 5.0 * sizeof(T) * s.rows * s.channels))
-    backend::gated_norm_backward<T>(dev, order, dout, y, z, w, squares, products, width, eps, dy, dz);
+    backend::gated_norm_backward<T>(dev, order, dout, y, z, w, squares, dots, width, eps, dy, dz);
 }
 
 GYR_SCALARS(GYR_GATE)

@@ -31,18 +31,17 @@ template <class T>
 void gated_norm(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w /*(E)*/, Tensor2<const Acc<T>> squares, Index width,
                 double eps, Tensor2<T> out /*(R,E)*/);
 
-// With vh = v rstd, dn = dout (gate_first) or dout silu(z) (norm_first):   products(r, g) = sum of dn w vh,   dw += sum
+// With vh = v rstd, dn = dout (gate_first) or dout silu(z) (norm_first):   dots(r, g) = sum of dn w vh,   dw += sum
 // over rows of dn vh
 template <class T>
-void gated_norm_products(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products /*(R,G)*/,
-                         Tensor1<Acc<T>> dw /*+=, or empty*/);
+void gated_norm_dots(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                     Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots /*(R,G)*/, Tensor1<Acc<T>> dw /*+=, or empty*/);
 
-// dv = rstd (dn w - vh products / width)
+// dv = rstd (dn w - vh dots / width)
 //   gate_first: dy = dv silu(z), dz = dv y silu'(z);   norm_first: dy = dv, dz = dout w vh silu'(z)
 template <class T>
 void gated_norm_backward(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
 
 // Defined by each backend, called with checked arguments after the launch has been recorded.
 namespace backend {
@@ -70,13 +69,13 @@ void gated_norm_squares(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z
 template <class T>
 void gated_norm(Device&, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares, Index width,
                 double eps, Tensor2<T> out);
-// gated_norm_products allocates scratch memory.
+// gated_norm_dots allocates scratch memory.
 template <class T>
-void gated_norm_products(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw);
+void gated_norm_dots(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                     Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor1<Acc<T>> dw);
 template <class T>
 void gated_norm_backward(Device&, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz);
 
 }  // namespace backend
 

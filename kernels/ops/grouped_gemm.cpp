@@ -54,11 +54,11 @@ void grouped_linear_backward_weight(Device& dev, const RowGroups& groups, Matrix
       any);
 }
 
-#define GYR_GROUPED_PRODUCTS(T)                                                                                                           \
+#define GYR_GROUPED_GEMM(T)                                                                                                               \
   template void grouped_linear<T>(Device&, const RowGroups&, Tensor2<const T>, const GroupMatrices<const T>&, Tensor2<T>);                \
   template void grouped_linear<T>(Device&, const RowGroups&, Tensor2<const T>, const std::vector<Int8Matrix>&, Tensor2<T>);               \
   template void grouped_linear_backward_input<T>(Device&, const RowGroups&, Tensor2<const T>, const GroupMatrices<const T>&, Tensor2<T>); \
   template void grouped_linear_backward_weight<T>(Device&, const RowGroups&, Matrix<const T>, Tensor2<const T>, const GroupMatrices<Acc<T>>&);
-GYR_SCALARS(GYR_GROUPED_PRODUCTS)
+GYR_SCALARS(GYR_GROUPED_GEMM)
 
 }  // namespace gyr

@@ -9,24 +9,24 @@
 namespace gyr {
 
 struct LatentHeads {
-  Index heads, still, turning, values;
+  Index heads, non_rotary, rotary, values;
   bool neighbours;  // true: the two channels of a rotary pair are adjacent; false: they are P/2 channels apart
 
-  GYR_FUNCTION Index width() const { return still + turning; }
-  GYR_FUNCTION Index own() const { return still + values; }
+  GYR_FUNCTION Index width() const { return non_rotary + rotary; }
+  GYR_FUNCTION Index expanded() const { return non_rotary + values; }
   // Channels of rotary pair j, counted within the rotary channels.
   GYR_FUNCTION Index first(Index j) const { return neighbours ? 2 * j : j; }
-  GYR_FUNCTION Index second(Index j) const { return neighbours ? 2 * j + 1 : j + turning / 2; }
+  GYR_FUNCTION Index second(Index j) const { return neighbours ? 2 * j + 1 : j + rotary / 2; }
 };
 
-// Rotates the last P channels of q in place. For every head: k = (first N channels of own, rotated shared), v = last V
-// channels of own.
+// Rotates the last P channels of q in place. For every head: k = (first N channels of expanded, rotated shared), v = last V
+// channels of expanded.
 template <class T>
 void expand_heads(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions /*(R)*/,
-                  Matrix<const T> own /*(R,H (N+V))*/, Matrix<const T> shared /*(R,P)*/, Matrix<T> q /*(R,H E)*/, Matrix<T> k /*(R,H E)*/,
+                  Matrix<const T> expanded /*(R,H (N+V))*/, Matrix<const T> shared /*(R,P)*/, Matrix<T> q /*(R,H E)*/, Matrix<T> k /*(R,H E)*/,
                   Matrix<T> v /*(R,H V)*/);
 
-// The transpose: gradients of q before its rotation (dq_before), of own (down), and of shared (dshared, summed over
+// The transpose: gradients of q before its rotation (dq_before), of expanded (down), and of shared (dshared, summed over
 // heads).
 template <class T>
 void expand_heads_backward(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const Acc<T>> dq,
@@ -36,7 +36,7 @@ void expand_heads_backward(Device&, const LatentHeads&, const Rotation<Acc<T>>&,
 namespace backend {
 
 template <class T>
-void expand_heads(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const T> own,
+void expand_heads(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const T> expanded,
                   Matrix<const T> shared, Matrix<T> q, Matrix<T> k, Matrix<T> v);
 template <class T>
 void expand_heads_backward(Device&, const LatentHeads&, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const Acc<T>> dq,

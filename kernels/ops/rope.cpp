@@ -11,7 +11,9 @@ namespace gyr {
 RopeFrequencies::RopeFrequencies(double theta, const RopeScaling& scaling, Index half) : theta_(theta), scaling_(scaling), half_(half) {
   if (scaling.type == RopeScaling::llama3) first_ = scaling.low_freq_factor, last_ = scaling.high_freq_factor;
   if (scaling.type != RopeScaling::yarn) return;
-  const auto pair = [&](double turns) { return double(half) * std::log(double(scaling.original_positions) / (turns * 2 * M_PI)) / std::log(theta); };
+  const auto pair = [&](double rotations) {
+    return double(half) * std::log(double(scaling.original_positions) / (rotations * 2 * M_PI)) / std::log(theta);
+  };
   const double first = pair(scaling.high_freq_factor), last = pair(scaling.low_freq_factor);
   first_ = std::max(scaling.truncate ? std::floor(first) : first, 0.0);
   last_ = std::min(scaling.truncate ? std::ceil(last) : last, double(2 * half - 1));
@@ -36,14 +38,14 @@ void rope_table_of_rows(Device& dev, double rope_theta, const RopeScaling& scali
 }
 
 template <class S, class T>
-void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
+void rope(Device& dev, Rotate direction, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
           Matrix<const S> x, Matrix<T> y) {
   const Index R = x.rows, half = table.cosine.extent(1), width = x.columns / num_heads;
   ensure(x.columns == width * num_heads && width >= 2 * half && y.columns == x.columns && y.rows == R && Index(positions.extent(0)) == R,
          "rope: x ({},{}) and {} positions do not fit y ({},{}), {} heads and {} rotary channels", R, x.columns, positions.extent(0), y.rows,
          y.columns, num_heads, 2 * half);
   if (const auto run = dev.launch("rope", 7.0 * R * num_heads * half, double(R) * (x.columns * (sizeof(S) + sizeof(T)) + 2 * half * sizeof(Acc<T>))))
-    backend::rope<S, T>(dev, turn, num_heads, scale, table, positions, x, y);
+    backend::rope<S, T>(dev, direction, num_heads, scale, table, positions, x, y);
 }
 
 GYR_ALL_ROPE

@@ -10,10 +10,12 @@
 namespace gyr {
 
 // RoPE scaling: lowers the frequencies f = theta^(-2j/E) for sequences longer than in pre-training, as Hugging Face's rope_type. With
-// turns(f) = original_positions f / (2 pi), f becomes share f + (1 - share) f / factor. A share of 1 keeps f, a share of 0 lowers it fully.
-//   linear   share = 0
-//   llama3   share rises with turns(f), from 0 at low_freq_factor to 1 at high_freq_factor (Llama 3.1)
-//   yarn     share falls with j, from 1 at the pair with high_freq_factor turns to 0 at the pair with low_freq_factor turns. Both pairs are rounded
+// turns(f) = original_positions f / (2 pi), f becomes fraction f + (1 - fraction) f / factor. A fraction of 1 keeps f, a fraction of 0 lowers it
+// fully.
+//   linear   fraction = 0
+//   llama3   fraction rises with turns(f), from 0 at low_freq_factor to 1 at high_freq_factor (Llama 3.1)
+//   yarn     fraction falls with j, from 1 at the pair with high_freq_factor turns to 0 at the pair with low_freq_factor turns. Both pairs are
+//   rounded
 //            outwards if `truncate`. cos and sin are scaled by attention_factor, or by 0.1 ln(factor) + 1 if that is 0 (Peng et al., "YaRN", 2023,
 //            where the two factors are called beta_fast and beta_slow)
 //   dynamic  f itself is kept. For L > original_positions, theta is multiplied by (factor L / original_positions - factor + 1)^(E / (E - 2)) (NTK).
@@ -49,8 +51,8 @@ class RopeFrequencies {
     const A f = A(1) / std::pow(A(theta_), A(2 * j) / A(2 * half_)), lowered = f / A(scaling_.factor);
     if (scaling_.type == RopeScaling::none || scaling_.type == RopeScaling::dynamic) return f;
     if (scaling_.type == RopeScaling::linear) return lowered;
-    const A share = scaling_.type == RopeScaling::llama3 ? rising(A(scaling_.original_positions) / (A(2 * M_PI) / f)) : A(1) - rising(A(j));
-    return share <= 0 ? lowered : share >= 1 ? f : (A(1) - share) * lowered + share * f;
+    const A fraction = scaling_.type == RopeScaling::llama3 ? rising(A(scaling_.original_positions) / (A(2 * M_PI) / f)) : A(1) - rising(A(j));
+    return fraction <= 0 ? lowered : fraction >= 1 ? f : (A(1) - fraction) * lowered + fraction * f;
   }
   double amplitude() const { return amplitude_; }  // factor by which cos and sin are scaled
 
@@ -63,7 +65,7 @@ class RopeFrequencies {
   double theta_;
   RopeScaling scaling_;
   Index half_;
-  // first_, last_: range of turns (llama3) or pair indices (yarn) in which the share changes between 0 and 1
+  // first_, last_: range of turns (llama3) or pair indices (yarn) in which the fraction changes between 0 and 1
   double amplitude_ = 1, first_ = 0, last_ = 1;
 };
 

@@ -100,11 +100,11 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
 }
 
 template <class A>
-void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
-                   Tensor2<A> own) {
+void ssd_local_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
+                     Tensor2<A> local) {
   check_passing<A>(shape, decay, states);
   ensure(last.data() || dev.dry_run(), "state passing: `last`, the state that the last chunk adds, is missing");
-  backend::ssd_own_state<A>(dev, shape, decay, states, last, total, own);
+  backend::ssd_local_state<A>(dev, shape, decay, states, last, total, local);
 }
 
 template <class A>
@@ -121,9 +121,9 @@ void ssd_pass_states(Device& dev, const SsdShape& shape, Tensor3<const A> decay,
 }
 
 template <class A>
-void ssd_own_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own) {
+void ssd_local_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> local) {
   check_passing<A>(shape, decay, dstates);
-  backend::ssd_own_state_backward<A>(dev, shape, decay, dstates, own);
+  backend::ssd_local_state_backward<A>(dev, shape, decay, dstates, local);
 }
 
 template <class A>

@@ -25,7 +25,7 @@ AttentionState<Acc<T>> BalancedAttention<T>::state_in(Tensor1<A> run) const {
 
 template <class T>
 template <class S>
-Tensor1<S> BalancedAttention<T>::room(const char* name, const Widths& widths, Moved BalancedStep::*moved) const {
+Tensor1<S> BalancedAttention<T>::scratch_of(const char* name, const Widths& widths, Moved BalancedStep::*moved) const {
   Index most = 0;
   for (const BalancedStep& s : steps_) most = std::max(most, widths.of(s.*moved));
   return most == 0 ? Tensor1<S>() : a_.template scratch<S>(name, s_.rows() * most);
@@ -33,9 +33,9 @@ Tensor1<S> BalancedAttention<T>::room(const char* name, const Widths& widths, Mo
 
 template <class T>
 template <class S>
-std::array<Tensor1<S>, 2> BalancedAttention<T>::rooms(const char* name, const Widths& widths) const {
-  const auto first = room<S>(name, widths, &BalancedStep::received);
-  return {first, room<S>(name, widths, &BalancedStep::received)};
+std::array<Tensor1<S>, 2> BalancedAttention<T>::scratch_pair(const char* name, const Widths& widths) const {
+  const auto first = scratch_of<S>(name, widths, &BalancedStep::received);
+  return {first, scratch_of<S>(name, widths, &BalancedStep::received)};
 }
 
 template <class T>
@@ -43,7 +43,7 @@ template <class S>
 Tensor1<S> BalancedAttention<T>::copied(const char* name, Moved what, std::initializer_list<Matrix<const S>> parts) const {
   Index width = 0;
   for (const auto& x : parts) width += x.columns;
-  const auto run = room<S>(name, what == Moved::keys ? Widths{width, 0} : Widths{0, width}, &BalancedStep::sent);
+  const auto run = scratch_of<S>(name, what == Moved::keys ? Widths{width, 0} : Widths{0, width}, &BalancedStep::sent);
   if (!run.data()) return run;
   Index before = 0;
   for (const auto& x : parts) convert<S, S>(a_.dev, x, Matrix<S>(part(run, before, x.columns))), before += x.columns;
@@ -73,14 +73,14 @@ Event BalancedAttention<T>::back(const BalancedStep& s, const Widths& widths, Te
 }
 
 template <class T>
-template <class Fetch, class Meet, class GiveBack, class Take>
-void BalancedAttention<T>::walk(const Fetch& fetch, const Meet& meet, const GiveBack& give_back, const Take& take) const {
+template <class Fetch, class Compute, class GiveBack, class Take>
+void BalancedAttention<T>::walk(const Fetch& fetch, const Compute& compute, const GiveBack& give_back, const Take& take) const {
   const Index last = Index(steps_.size()) - 1;
   Event returning;
   for (Index t = 0; t <= last; ++t) {
     Events coming;
     if (t < last) coming = fetch(t + 1);
-    meet(t);
+    compute(t);
     returning.device_wait(a_.dev);
     if (t > 0) take(t - 1);
     returning = give_back(t);
@@ -91,36 +91,36 @@ void BalancedAttention<T>::walk(const Fetch& fetch, const Meet& meet, const Give
 }
 
 template <class T>
-template <class Meet>
-void BalancedAttention<T>::for_each_sequence(const BalancedStep& step, const Meet& meet) const {
+template <class Compute>
+void BalancedAttention<T>::for_each_sequence(const BalancedStep& step, const Compute& compute) const {
   if (step.queries < 0) return;
   const Index length = s_.seq_length, first_query = step.queries * length;
   for (Index b = 0; b < s_.batch; ++b)
-    meet(b * length,
-         Mask{true, first_query, step.keys * length, s_.whole_documents.of_rows(b * s_.ranks * length + first_query, length), window_, b});
+    compute(b * length,
+            Mask{true, first_query, step.keys * length, s_.full_documents.of_rows(b * s_.ranks * length + first_query, length), window_, b});
 }
 
 template <class T>
 void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<const T> v, Tensor2<T> out, Tensor2<A> lse, const Sinks<A>& sinks) {
   Scope scope(a_.dev.scratch);
   const Widths in{k_width() + v_width(), q_width()}, result{0, out_width() + 2 * shape_.num_heads};
-  const AttentionState<A> own = online_softmax_state<T>(a_, out, lse);
+  const AttentionState<A> local = online_softmax_state<T>(a_, out, lse);
   const auto keys = copied<T>("keys and values to send", Moved::keys, {k, v}), queries = copied<T>("queries to send", Moved::queries, {q});
-  const auto arriving = rooms<T>("received keys and values, or queries", in);
-  const auto leaving = rooms<A>("softmax state of received queries", result);
-  const auto returned = room<A>("returned softmax state of own queries", result, &BalancedStep::sent);
+  const auto arriving = scratch_pair<T>("received keys and values, or queries", in);
+  const auto leaving = scratch_pair<A>("softmax state of received queries", result);
+  const auto returned = scratch_of<A>("returned softmax state of own queries", result, &BalancedStep::sent);
 
   const auto fetch = [&](Index t) -> Events {
     const BalancedStep& s = steps_[t];
     return {there<T>(s, in, s.sent == Moved::keys ? keys : queries, arriving[t % 2], inputs)};
   };
-  const auto meet = [&](Index t) {
+  const auto compute = [&](Index t) {
     const BalancedStep& s = steps_[t];
     const bool helps = s.received == Moved::queries;
     Matrix<const T> those = q, keys_met = k, values_met = v;
     if (helps) those = part(arriving[t % 2], 0, q_width());
     if (s.received == Moved::keys) keys_met = part(arriving[t % 2], 0, k_width()), values_met = part(arriving[t % 2], k_width(), v_width());
-    const AttentionState<A> state = helps ? state_in(leaving[t % 2]) : own;
+    const AttentionState<A> state = helps ? state_in(leaving[t % 2]) : local;
     for_each_sequence(s, [&](Index first, const Mask& mask) {
       const auto block = [&](const Matrix<const T>& x) { return x.block(first, s_.seq_length, 0, x.columns); };
       attention<T>(a_.dev, block_, mask, scores_, block(those), block(keys_met), block(values_met), t == 0 || helps ? Carry::fresh : Carry::continued,
@@ -129,10 +129,10 @@ void BalancedAttention<T>::forward(Matrix<const T> q, Matrix<const T> k, Matrix<
   };
   const auto give_back = [&](Index t) { return back<A>(steps_[t], result, leaving[t % 2], returned); };
   const auto take = [&](Index t) {
-    if (steps_[t].sent == Moved::queries) attention_merge<A>(a_.dev, shape_, state_in(returned), own);
+    if (steps_[t].sent == Moved::queries) attention_merge<A>(a_.dev, shape_, state_in(returned), local);
   };
-  walk(fetch, meet, give_back, take);
-  attention_finish<T>(a_.dev, shape_, own, out, lse, sinks.values);
+  walk(fetch, compute, give_back, take);
+  attention_finish<T>(a_.dev, shape_, local, out, lse, sinks.values);
 }
 
 template <class T>
@@ -144,18 +144,18 @@ void BalancedAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix
   const Widths in{k_width() + v_width(), q_width() + out_width()}, sums{0, 2 * heads}, result{k_width() + v_width(), q_width()};
   const auto keys = copied<T>("keys and values to send", Moved::keys, {k, v}),
              queries = copied<T>("queries and output gradients to send", Moved::queries, {q, dout});
-  const auto own_sums = copied<A>("lse and delta to send", Moved::queries, {lse, delta});
-  const auto arriving = rooms<T>("received keys and values, or queries and output gradients", in);
-  const auto sums_arriving = rooms<A>("received lse and delta", sums);
-  const auto leaving = rooms<A>("gradients of received inputs", result);
-  const auto returned = room<A>("returned gradients", result, &BalancedStep::sent);
+  const auto local_sums = copied<A>("lse and delta to send", Moved::queries, {lse, delta});
+  const auto arriving = scratch_pair<T>("received keys and values, or queries and output gradients", in);
+  const auto sums_arriving = scratch_pair<A>("received lse and delta", sums);
+  const auto leaving = scratch_pair<A>("gradients of received inputs", result);
+  const auto returned = scratch_of<A>("returned gradients", result, &BalancedStep::sent);
 
   const auto fetch = [&](Index t) -> Events {
     const BalancedStep& s = steps_[t];
     return {there<T>(s, in, s.sent == Moved::keys ? keys : queries, arriving[t % 2], inputs),
-            there<A>(s, sums, own_sums, sums_arriving[t % 2], statistics)};
+            there<A>(s, sums, local_sums, sums_arriving[t % 2], statistics)};
   };
-  const auto meet = [&](Index t) {
+  const auto compute = [&](Index t) {
     const Moved received = steps_[t].received;
     const auto x = arriving[t % 2];
     const auto y = sums_arriving[t % 2], dx = leaving[t % 2];
@@ -179,7 +179,7 @@ void BalancedAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix
     if (sent == Moved::keys) join(part(returned, 0, k_width()), dk), join(part(returned, k_width(), v_width()), dv);
     if (sent == Moved::queries) join(part(returned, 0, q_width()), dq);
   };
-  walk(fetch, meet, give_back, take);
+  walk(fetch, compute, give_back, take);
 }
 
 template class BalancedAttention<double>;

@@ -55,11 +55,11 @@ class BalancedAttention final : public ContextAttention<T> {
   }
   AttentionState<A> state_in(Tensor1<A> run) const;
   // Scratch buffer for the largest message of any step, received or sent as the member pointer selects; empty if there
-  // is no such message. `rooms`: two buffers for received messages (double buffering).
+  // is no such message. `scratch_pair`: two buffers for received messages (double buffering).
   template <class S>
-  Tensor1<S> room(const char* name, const Widths&, Moved BalancedStep::*) const;
+  Tensor1<S> scratch_of(const char* name, const Widths&, Moved BalancedStep::*) const;
   template <class S>
-  std::array<Tensor1<S>, 2> rooms(const char* name, const Widths&) const;
+  std::array<Tensor1<S>, 2> scratch_pair(const char* name, const Widths&) const;
   // A packed copy of the matrices that are sent as keys or as queries. Empty if this rank never sends these.
   template <class S>
   Tensor1<S> copied(const char* name, Moved, std::initializer_list<Matrix<const S>>) const;
@@ -72,13 +72,13 @@ class BalancedAttention final : public ContextAttention<T> {
   Event back(const BalancedStep&, const Widths&, Tensor1<const S> leaving, Tensor1<S> arriving) const;
   template <class S>
   Event exchange(Tensor1<const S> leaving, int to, Tensor1<S> arriving, int from, Tag) const;
-  // Software pipeline over the steps: fetch(t) starts the input transfers of step t, meet(t) computes it, give_back(t)
+  // Software pipeline over the steps: fetch(t) starts the input transfers of step t, compute(t) computes it, give_back(t)
   // starts the return of its results, and take(t) adds the results that were returned.
-  template <class Fetch, class Meet, class GiveBack, class Take>
-  void walk(const Fetch&, const Meet&, const GiveBack&, const Take&) const;
-  // Calls meet(first row, mask) for every sequence of the block pair that this rank computes at a step.
-  template <class Meet>
-  void for_each_sequence(const BalancedStep&, const Meet& meet) const;
+  template <class Fetch, class Compute, class GiveBack, class Take>
+  void walk(const Fetch&, const Compute&, const GiveBack&, const Take&) const;
+  // Calls compute(first row, mask) for every sequence of the block pair that this rank computes at a step.
+  template <class Compute>
+  void for_each_sequence(const BalancedStep&, const Compute& compute) const;
 
   Pass& a_;
   const SequenceLayout& s_;

@@ -52,14 +52,15 @@ void ContextScan<T>::inputs_before_backward(Tensor3<const T> dbefore, Matrix<T> 
 
 // Gathers the states of all ranks. Each block combines the states on one side of it, from far to near.
 template <class T>
-void ContextScan<T>::combine_block_states(const SsdShape& shape, Tensor2<const A> total, Tensor2<const A> own, Tensor2<A> state, bool from_the_end) {
+void ContextScan<T>::combine_block_states(const SsdShape& shape, Tensor2<const A> total, Tensor2<const A> local, Tensor2<A> state,
+                                          bool from_the_end) {
   Scope scope(a_.dev.scratch);
-  const Index heads = Index(total.extent(1)), width = Index(own.extent(1)), each = here_ * (heads + width);
+  const Index heads = Index(total.extent(1)), width = Index(local.extent(1)), each = here_ * (heads + width);
   const auto mine = a_.template scratch<A>("states of blocks", each);
   const auto all = a_.template scratch<A>("states of blocks of all ranks", s_.ranks * each);
   const auto row = [](auto x) { return Matrix(x.data(), 1, Index(x.span()), Index(x.span())); };
   convert<A, A>(a_.dev, row(total), Matrix<A>(mine.data(), 1, here_ * heads, here_ * heads));
-  convert<A, A>(a_.dev, row(own), Matrix<A>(mine.data() + here_ * heads, 1, here_ * width, here_ * width));
+  convert<A, A>(a_.dev, row(local), Matrix<A>(mine.data() + here_ * heads, 1, here_ * width, here_ * width));
   const Device::Purpose purpose(a_.dev, from_the_end ? "scan, backward: decay and state of each block" : "scan: decay and state of each block");
   a_.context->all_gather<A>(a_.dev, mine, all);
   for (Index i = 0; i < here_; ++i) {
@@ -74,13 +75,13 @@ void ContextScan<T>::combine_block_states(const SsdShape& shape, Tensor2<const A
 }
 
 template <class T>
-void ContextScan<T>::entering(const SsdShape& shape, Tensor2<const A> total, Tensor2<const A> own, Tensor2<A> state) {
-  combine_block_states(shape, total, own, state, false);
+void ContextScan<T>::entering(const SsdShape& shape, Tensor2<const A> total, Tensor2<const A> local, Tensor2<A> state) {
+  combine_block_states(shape, total, local, state, false);
 }
 
 template <class T>
-void ContextScan<T>::leaving_gradient(const SsdShape& shape, Tensor2<const A> total, Tensor2<const A> own, Tensor2<A> dstate) {
-  combine_block_states(shape, total, own, dstate, true);
+void ContextScan<T>::leaving_gradient(const SsdShape& shape, Tensor2<const A> total, Tensor2<const A> local, Tensor2<A> dstate) {
+  combine_block_states(shape, total, local, dstate, true);
 }
 
 template class ContextScan<double>;

@@ -22,20 +22,20 @@ class ContextScan {
   // Backward: adds to the last rows of each block in dx the gradient from the block that follows and has read them.
   void inputs_before_backward(Tensor3<const T> dbefore, Matrix<T> dx);
 
-  // State that enters each block, from each block's own contribution to the state (own) and its decay of the incoming
+  // State that enters each block, from each block's contribution to the state (local) and its decay of the incoming
   // state (total).
-  void entering(const SsdShape&, Tensor2<const Acc<T>> total /*(blocks, H)*/, Tensor2<const Acc<T>> own /*(blocks, H P N)*/,
+  void entering(const SsdShape&, Tensor2<const Acc<T>> total /*(blocks, H)*/, Tensor2<const Acc<T>> local /*(blocks, H P N)*/,
                 Tensor2<Acc<T>> state /*(blocks, H P N)*/);
   // Gradient of the state that leaves each block, from each block's contribution to the gradient of its incoming state
-  // (own) and its decay (total).
-  void leaving_gradient(const SsdShape&, Tensor2<const Acc<T>> total, Tensor2<const Acc<T>> own, Tensor2<Acc<T>> dstate);
+  // (local) and its decay (total).
+  void leaving_gradient(const SsdShape&, Tensor2<const Acc<T>> total, Tensor2<const Acc<T>> local, Tensor2<Acc<T>> dstate);
 
  private:
   using A = Acc<T>;
   // Index of a block in the data gathered rank by rank, given its sequence and its number in that sequence.
   Index gathered(Index sequence, Index number) const;
   Index number(Index here) const { return s_.block(s_.rank, here % s_.blocks()); }
-  void combine_block_states(const SsdShape&, Tensor2<const A> total, Tensor2<const A> own, Tensor2<A> state, bool from_the_end);
+  void combine_block_states(const SsdShape&, Tensor2<const A> total, Tensor2<const A> local, Tensor2<A> state, bool from_the_end);
 
   Pass& a_;
   const SequenceLayout& s_;

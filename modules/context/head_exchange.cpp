@@ -27,7 +27,7 @@ HeadExchange<T>::HeadExchange(Pass& a, const AttentionShape& heads, const ScoreR
 
 template <class T>
 Mask HeadExchange<T>::mask() const {
-  return {a_.mask.causal, 0, 0, s_.whole_documents, window_};
+  return {a_.mask.causal, 0, 0, s_.full_documents, window_};
 }
 
 template <class T>
@@ -54,7 +54,7 @@ Tensor2<S> HeadExchange<T>::to_heads(const char* name, std::initializer_list<Dis
     Index at = 0;
     for (const Distribution<S>& distributed : all) {
       const Index first = distributed.of_keys ? first_key_head(rank) * (distributed.width / part_.num_kv_heads) : rank * distributed.width;
-      convert<S, S>(a_.dev, columns(distributed.whole, first, distributed.width),
+      convert<S, S>(a_.dev, columns(distributed.full, first, distributed.width),
                     columns(rows(leaving, rank * s_.rows(), s_.rows()), at, distributed.width));
       at += distributed.width;
     }

@@ -35,7 +35,7 @@ class HeadExchange final : public ContextAttention<T> {
   // rank's key heads.
   template <class S>
   struct Distribution {
-    Matrix<const S> whole;
+    Matrix<const S> full;
     Index width;
     bool of_keys = false;
   };

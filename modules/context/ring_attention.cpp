@@ -24,7 +24,7 @@ Mask RingAttention<T>::mask(Index block, Index of_keys, Index sequence) const {
 template <class T>
 Index RingAttention<T>::steps() const {
   const AttentionShape one = shape(1, s_.block_length());
-  const auto meet = [&](Index rank, Index owner) {
+  const auto is_visible = [&](Index rank, Index owner) {
     for (Index i = 0; i < s_.blocks(); ++i)
       for (Index j = 0; j < s_.blocks(); ++j)
         if (any_visible(one, mask(s_.block(rank, i), s_.block(owner, j)))) return true;
@@ -32,7 +32,7 @@ Index RingAttention<T>::steps() const {
   };
   for (Index step = s_.ranks - 1; step > 0; --step)
     for (Index rank = s_.ranks; rank-- > 0;)
-      if (meet(rank, owner_on(rank, step))) return step + 1;
+      if (is_visible(rank, owner_on(rank, step))) return step + 1;
   return 1;
 }
 
@@ -98,9 +98,9 @@ void RingAttention<T>::backward(Matrix<const T> q, Matrix<const T> k, Matrix<con
   const Index length = s_.block_length(), width = k_width() + v_width();
   const int ranks = int(s_.ranks), rank = int(s_.rank);
   const Index steps = this->steps();
-  const auto room = [&](const char* name) { return a_.template scratch<A>(name, k.rows, width); };
+  const auto scratch_of = [&](const char* name) { return a_.template scratch<A>(name, k.rows, width); };
   Tensor2<T> kv = packed(k, v), next = a_.template scratch<T>("next keys and values", k.rows, width);
-  Tensor2<A> here = room("K/V gradient"), leaving = room("K/V gradient, sent"), arriving = room("K/V gradient, received");
+  Tensor2<A> here = scratch_of("K/V gradient"), leaving = scratch_of("K/V gradient, sent"), arriving = scratch_of("K/V gradient, received");
   Event in_flight;  // event of the K/V gradient transfer of the previous ring step
   for (Index step = 0; step < steps; ++step) {
     Event coming;

@@ -77,9 +77,9 @@ std::vector<double> adapter_flops(const ModelConfig& c, const TextLengths& lengt
   return flops;
 }
 
-double minimal(const LayerFlops& f) { return f.products + f.attention + f.recurrence + f.convolution; }
-double executed(const LayerFlops& f) { return f.products + f.attention + f.scan + f.convolution; }
-double megatron(const LayerFlops& f, bool half) { return f.products + (half ? 2 : 1) * f.attention + f.recurrence * 7 / 5; }
+double minimal(const LayerFlops& f) { return f.gemms + f.attention + f.recurrence + f.convolution; }
+double executed(const LayerFlops& f) { return f.gemms + f.attention + f.scan + f.convolution; }
+double megatron(const LayerFlops& f, bool half) { return f.gemms + (half ? 2 : 1) * f.attention + f.recurrence * 7 / 5; }
 
 }  // namespace
 

@@ -22,8 +22,9 @@ OperatorChain attention_operators(const ModelConfig& m, const std::string& name)
   std::vector<OperatorWeight> of_heads;
   if (c.qk_norm) of_heads = {{name + ".q_norm.weight", {c.head_dim}}, {name + ".k_norm.weight", {c.head_dim}}};
   if (c.sinks) of_heads.push_back({name + ".sinks", {c.num_heads}, {{c.num_heads, c.num_heads}}});
-  return {product("queries, keys, values", stream, qkv, {name + ".q_proj", name + ".k_proj", name + ".v_proj"}, c.bias || c.qkv_bias),
-          over_tokens("attention", qkv, by_units({attended}), of_heads), product("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
+  return {gemm_operator("queries, keys, values", stream, qkv, {name + ".q_proj", name + ".k_proj", name + ".v_proj"}, c.bias || c.qkv_bias),
+          over_tokens("attention", qkv, by_units({attended}), of_heads),
+          gemm_operator("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
 }
 
 template <class T>
@@ -200,7 +201,7 @@ void Attention<T>::attend_with_past(Pass& a, const ScoreRule& scores, Tensor2<T>
     const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * held * width, held, width);
     const Matrix<T> fresh = Matrix<T>(qkv).block(first, seq_length, q_width(), width);
     Carry carry = Carry::fresh;
-    const auto meet = [&](const Matrix<T>& kv, Index first_key) {
+    const auto attend_to = [&](const Matrix<T>& kv, Index first_key) {
       Mask mask = this->mask(a);
       mask.first_query += past, mask.first_key = first_key;
       attention<T>(a.dev, shape(1, seq_length, kv.rows), mask, scores, Matrix<T>(qkv).block(first, seq_length, 0, q_width()),
@@ -210,12 +211,12 @@ void Attention<T>::attend_with_past(Pass& a, const ScoreRule& scores, Tensor2<T>
     };
     if (holds_all) {
       convert<T, T>(a.dev, fresh, rows(mine, past, seq_length));
-      meet(rows(mine, 0, past + seq_length), 0);
+      attend_to(rows(mine, 0, past + seq_length), 0);
     } else {
       const Index newer = held > 0 ? past % held : 0;
-      if (held > 0 && past >= held) meet(mine, past - newer - held);  // its newer rows get positions so old that the window masks them
-      if (newer > 0) meet(rows(mine, 0, newer), past - newer);
-      meet(fresh, past);
+      if (held > 0 && past >= held) attend_to(mine, past - newer - held);  // its newer rows get positions so old that the window masks them
+      if (newer > 0) attend_to(rows(mine, 0, newer), past - newer);
+      attend_to(fresh, past);
       update_window_cache(a, fresh, past, mine);
     }
   }
@@ -364,7 +365,7 @@ LayerFlops attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // average number of visible keys per query
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;
-  f.products = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;
+  f.gemms = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;
   f.attention = 4.0 * (m.attention.causal ? keys : 2 * keys) * q;
   return f;
 }

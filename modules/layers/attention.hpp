@@ -24,11 +24,11 @@ class Attention final : public Branch<T> {
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", RecomputeCost::product, Phase::input_gradients, Rows::apart},
+    static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split},
         attended{"attention output", RecomputeCost::mixing}, dqkv{"gradient of qkv"};
-    static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", RecomputeCost::product, Phase::input_gradients, Rows::apart};
+    static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split};
     static constexpr Key<Tensor2<Acc<T>>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients},
-        rstd{"inverse root mean squares of heads", RecomputeCost::product, Phase::input_gradients, Rows::apart};
+        rstd{"inverse root mean squares of heads", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split};
     static constexpr Key<Tensor3<T>> cache{"KV cache"};
   };
   bool has_qkv_bias() const { return c_.bias || c_.qkv_bias; }

@@ -14,15 +14,15 @@ OperatorChain cross_attention_operators(const ModelConfig& m, const std::string&
   const AttentionConfig& c = m.attention;
   const auto [queries, keys, attended] = head_runs(c);
   const Channels stream = undivided(m.hidden_size);
-  return {product("queries", stream, by_units({queries}), {name + ".q_proj"}, c.bias || c.qkv_bias),
+  return {gemm_operator("queries", stream, by_units({queries}), {name + ".q_proj"}, c.bias || c.qkv_bias),
           over_tokens("cross-attention", by_units({queries}), by_units({attended})),
-          product("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
+          gemm_operator("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
 }
 
 OperatorChain source_operators(const ModelConfig& m, const std::string& name) {
   const Run keys = head_runs(m.attention).keys;
-  return {product("keys, values", undivided(m.hidden_size), by_units({keys, keys}), {name + ".k_proj", name + ".v_proj"},
-                  m.attention.bias || m.attention.qkv_bias)};
+  return {gemm_operator("keys, values", undivided(m.hidden_size), by_units({keys, keys}), {name + ".k_proj", name + ".v_proj"},
+                        m.attention.bias || m.attention.qkv_bias)};
 }
 
 template <class T>
@@ -123,12 +123,12 @@ Tensor2<T> CrossAttention<T>::of_all_ranks(Pass& source, Tensor2<T> kv) const {
 }
 
 template <class T>
-void CrossAttention<T>::reduce_scatter_to_own(Pass& source, Tensor2<A> all, Tensor2<A> own) const {
+void CrossAttention<T>::reduce_scatter_to_local(Pass& source, Tensor2<A> all, Tensor2<A> local) const {
   const Device::Purpose purpose(source.dev, "cross-attention backward: gradient of keys and values of the encoder output");
   Scope scope(source.dev.scratch);
   const auto by_rank = source.template scratch<A>("gradient of keys and values, in rank order", Index(all.extent(0)), 2 * k_width());
   for_blocks(source.sequences, by_rank, all, [&](const Matrix<A>& to, const Matrix<A>& from) { convert<A, A>(source.dev, from, to); });
-  source.context->template reduce_scatter<A>(source.dev, flat(by_rank), flat(own));
+  source.context->template reduce_scatter<A>(source.dev, flat(by_rank), flat(local));
 }
 
 template <class T>
@@ -139,21 +139,21 @@ ScoreRule CrossAttention<T>::scores(const Pass& a) const {
   return scores;
 }
 
-// Calls meet(shape, mask, first query row, query rows, first key row, key rows) for queries of contiguous tokens: once
+// Calls attend_to(shape, mask, first query row, query rows, first key row, key rows) for queries of contiguous tokens: once
 // for all rows, or once per block with context parallelism.
 template <class T>
-template <class Meet>
-void CrossAttention<T>::for_queries(const Pass& a, Index keys, const Meet& meet) const {
+template <class Attend>
+void CrossAttention<T>::for_queries(const Pass& a, Index keys, const Attend& attend_to) const {
   const SequenceLayout& s = a.sequences;
   const Documents& seen = s.visible_encoder_range;
-  if (!s.shared()) return meet(shape(s.batch, s.seq_length, keys), Mask{false, 0, 0, seen}, 0, s.rows(), 0, s.batch * keys);
+  if (!s.shared()) return attend_to(shape(s.batch, s.seq_length, keys), Mask{false, 0, 0, seen}, 0, s.rows(), 0, s.batch * keys);
   const Index length = s.block_length();
   for (Index b = 0; b < s.batch; ++b)
     for (Index i = 0; i < s.blocks(); ++i) {
       const Index first = b * s.seq_length + i * length;
       Mask mask{false, s.block(s.rank, i) * length, 0, seen.of_rows(first, length)};
       mask.first_sequence = b;
-      meet(shape(1, length, keys), mask, first, length, b * keys, keys);
+      attend_to(shape(1, length, keys), mask, first, length, b * keys, keys);
     }
 }
 
@@ -204,7 +204,7 @@ template <class T>
 void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const auto lse = frame.get(Keys::lse);
   const auto out = frame.get(Keys::attended), q = frame.get(Keys::q);
-  const Index rows = dy.extent(0), batch = a.sequences.batch, own = a.source->stream.rows;
+  const Index rows = dy.extent(0), batch = a.sequences.batch, local = a.source->stream.rows;
   Scope scope(a.dev.scratch);
   auto dout = a.scratch<T>("gradient of attention output", rows, out_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
@@ -231,11 +231,11 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
   });
   Tensor2<A> dkv_wide = dkv_all;
   if (a.context) {
-    dkv_wide = a.scratch<A>("gradient of keys and values of own tokens", own, 2 * k_width());
-    reduce_scatter_to_own(*a.source, dkv_all, dkv_wide);
+    dkv_wide = a.scratch<A>("gradient of keys and values of own tokens", local, 2 * k_width());
+    reduce_scatter_to_local(*a.source, dkv_all, dkv_wide);
   }
 
-  const auto dq = frame.put(Keys::dq, rows, q_width()), dkv = frame.put(Keys::dkv, own, 2 * k_width());
+  const auto dq = frame.put(Keys::dq, rows, q_width()), dkv = frame.put(Keys::dkv, local, 2 * k_width());
   convert<A, T>(a.dev, Matrix<const A>(dq_wide), Matrix<T>(dq));
   convert<A, T>(a.dev, Matrix<const A>(dkv_wide), Matrix<T>(dkv));
   if (q_bias_) biases_backward<T>(a.dev, {q_bias_}, dq), biases_backward<T>(a.dev, {k_bias_, v_bias_}, dkv);
@@ -267,7 +267,7 @@ LayerFlops cross_attention_flops(const ModelConfig& m, const TextLengths& length
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   const double source = double(lengths.source);
   LayerFlops f;
-  f.products = 4.0 * m.hidden_size * q + 4.0 * m.hidden_size * k * source / double(lengths.text);
+  f.gemms = 4.0 * m.hidden_size * q + 4.0 * m.hidden_size * k * source / double(lengths.text);
   f.attention = 4.0 * source * q;
   return f;
 }

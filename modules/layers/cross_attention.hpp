@@ -24,9 +24,9 @@ class CrossAttention final : public Branch<T> {
   using A = Acc<T>;
   struct Keys {
     static constexpr Key<Tensor2<T>> source{"encoder output"};
-    static constexpr Key<Tensor2<T>> q{"queries", RecomputeCost::product, Phase::input_gradients},
-        kv{"keys and values of the encoder output", RecomputeCost::product, Phase::input_gradients},
-        attended{"attention output", RecomputeCost::mixing}, dq{"gradient of queries"}, dkv{"gradient of keys and values of the encoder output"};
+    static constexpr Key<Tensor2<T>> q{"queries", RecomputeCost::gemm, Phase::input_gradients},
+        kv{"keys and values of the encoder output", RecomputeCost::gemm, Phase::input_gradients}, attended{"attention output", RecomputeCost::mixing},
+        dq{"gradient of queries"}, dkv{"gradient of keys and values of the encoder output"};
     static constexpr Key<Tensor2<A>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients};
     static constexpr Key<Tensor3<T>> cache{"KV cache of the encoder output"};
   };
@@ -45,14 +45,14 @@ class CrossAttention final : public Branch<T> {
   Matrix<const T> w_kv() const;
   void project_source(Pass& source, Tensor2<T> encoded, Tensor2<T> kv) const;
   Tensor2<T> of_all_ranks(Pass& source, Tensor2<T> kv) const;
-  void reduce_scatter_to_own(Pass& source, Tensor2<A> all, Tensor2<A> own) const;
+  void reduce_scatter_to_local(Pass& source, Tensor2<A> all, Tensor2<A> local) const;
   void attend(Pass&, Frame&, Tensor2<T> out, Tensor2<A> lse) const;
   void remember(Pass&, Tensor2<T> encoded) const;
   void attend_with_past(Pass&, Tensor2<T> q, const AttentionState<A>&) const;
   void add_to_source(Pass&, Tensor2<const T> dkv) const;
   ScoreRule scores(const Pass&) const;
-  template <class Meet>
-  void for_queries(const Pass&, Index keys, const Meet& meet) const;
+  template <class Attend>
+  void for_queries(const Pass&, Index keys, const Attend& attend_to) const;
   AttentionShape shape(Index batch, Index queries, Index keys) const {
     return {batch, queries, keys, num_heads_, num_kv_heads_, c_.head_dim, v_head_dim_};
   }

@@ -19,11 +19,11 @@ ModelChains embedding_chains(const ModelConfig& c) {
   const auto table = [&](const char* name, Index rows, std::vector<Run> runs) {
     return OperatorWeight{fmt::format("model.{}.weight", name), {rows, c.hidden_size}, {}, std::move(runs), 0, 0};
   };
-  Operator embed{"tables", ids, stream, {{TensorState::whole, TensorState::whole}, {TensorState::units, TensorState::partial, WeightSplit::inputs}}};
+  Operator embed{"tables", ids, stream, {{TensorState::full, TensorState::full}, {TensorState::units, TensorState::partial, WeightSplit::inputs}}};
   embed.weights = {table("embed_tokens", c.vocab_size, {tokens})};
   if (c.positions > 0) embed.weights.push_back(table("embed_positions", c.positions, {positions}));
   if (c.type_vocab_size > 0) embed.weights.push_back(table("embed_types", c.type_vocab_size, {}));
-  ModelChain chain{"embedding", {embed}, {TensorState::whole, TensorState::units}};
+  ModelChain chain{"embedding", {embed}, {TensorState::full, TensorState::units}};
   if (c.has_embed_norm()) chain.operators.push_back(norm_operator(c, "model.embed_layernorm"));
   ModelChains chains = relative_bias_chains(c, "model.relative_bias");
   chains.insert(chains.begin(), chain);
@@ -49,7 +49,7 @@ class TypedNorm final : public EmbeddingNorm {
 
 Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {
   if (shares_embedding(c)) {
-    parameters.keep_whole();
+    parameters.keep_unsharded();
     // The tied matrix must be sharded (ZeRO) identically on the first and the last stage. The other weights here go
     // into another group.
     if (c.positions > 0 || c.type_vocab_size > 0 || c.has_embed_norm() || has_relative_bias(c)) parameters.begin_group();
@@ -79,7 +79,7 @@ AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens
   const Device::Purpose purpose(a.dev, "embedding: rows x hidden");
   frame.refer(input, tokens);
   if (types.extent(0) > 0) frame.refer(input_types, types);
-  const AnyTensor2 x = frame.put(embedded, table_.dtype(), a.stream.share(), c_.hidden_size);
+  const AnyTensor2 x = frame.put(embedded, table_.dtype(), a.stream.rows_per_part(), c_.hidden_size);
   with_type(x.dtype, [&]<class T>(std::type_identity<T>) {
     Scope scope(a.dev.scratch);
     AllRows<T> sum(a, "partial sums of the embedding", x.as<T>());

@@ -13,8 +13,8 @@ Index expert_capacity(const MoeConfig& c, Index tokens) {
 }
 
 Index max_rows_of_expert(const MoeConfig& c, const SequenceLayout& s) {
-  const Index room = expert_capacity(c, s.whole_length());
-  return s.batch * (room > 0 ? std::min(room, s.seq_length) : s.seq_length);
+  const Index row_limit = expert_capacity(c, s.full_length());
+  return s.batch * (row_limit > 0 ? std::min(row_limit, s.seq_length) : s.seq_length);
 }
 
 namespace {
@@ -58,7 +58,7 @@ std::vector<bool> kept_choices(DropPolicy policy, Index experts, Index capacity,
 }
 
 std::vector<std::int32_t> experts_within_capacity(const MoeConfig& c, const SequenceLayout& here, const SharedChoices& all) {
-  const Index K = c.routing.top_k, T = here.whole_length(), rows = here.rows(), ranks = here.shared() ? here.ranks : 1;
+  const Index K = c.routing.top_k, T = here.full_length(), rows = here.rows(), ranks = here.shared() ? here.ranks : 1;
   const bool weighed = !all.weights.empty();
   std::vector<std::int32_t> to(std::size_t(rows * K), std::int32_t(c.experts));
   for (Index b = 0; b < here.batch; ++b) {

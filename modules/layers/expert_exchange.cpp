@@ -41,7 +41,7 @@ std::vector<Index> ExpertExchange::received_counts() const {
 
 Index ExpertExchange::capacity(const ExpertRanks& to, Index rows, Index top_k, Index experts) {
   const Index ranks = to.ranks->size(), most = ranks * rows * std::min(top_k, experts / ranks);
-  return to.room > 0 ? std::min(most, Index(std::ceil(to.room * double(rows * top_k))) + experts / ranks) : most;
+  return to.capacity_factor > 0 ? std::min(most, Index(std::ceil(to.capacity_factor * double(rows * top_k))) + experts / ranks) : most;
 }
 
 Index ExpertExchange::rows_for(int from, int to) const {
@@ -57,14 +57,14 @@ std::vector<std::int32_t> ExpertExchange::experts() const {
   return all;
 }
 
-void ExpertExchange::check(Index capacity, double room) const {
+void ExpertExchange::check(Index capacity, double capacity_factor) const {
   for (int to = 0; to < ranks_.size(); ++to) {
     Index rows = 0;
     for (int from = 0; from < ranks_.size(); ++from) rows += rows_for(from, to);
     require(rows <= capacity, Exit::config,
             "expert-parallel rank {} of {} receives {} rows, but has memory for {} (parallel.expert_room = {}); raise parallel.expert_room, or "
             "set it to 0 for memory that suffices for any routing",
-            to, ranks_.size(), rows, capacity, room);
+            to, ranks_.size(), rows, capacity, capacity_factor);
   }
 }
 

@@ -22,7 +22,7 @@ class ExpertExchange {
   // Gathers the counts of all ranks. count: rows of this rank for each expert.
   static ExpertExchange ask(Communicator& ranks, const std::vector<std::int32_t>& count);
   // Rows that a rank allocates memory for: the maximum that n ranks with `rows` rows and top_k experts per row can send
-  // to it, or fewer if ExpertRanks::room limits them.
+  // to it, or fewer if ExpertRanks::capacity_factor limits them.
   static Index capacity(const ExpertRanks&, Index rows, Index top_k, Index experts);
 
   const std::vector<Index>& chosen() const { return chosen_; }
@@ -30,9 +30,9 @@ class ExpertExchange {
   std::vector<Index> received_counts() const;  // number of rows received for each of this rank's experts
   // Index of the expert, among this rank's experts, of each received row.
   std::vector<std::int32_t> experts() const;
-  // Exit::config if any rank receives more rows than `capacity`. All ranks then fail with the same error. `room`:
+  // Exit::config if any rank receives more rows than `capacity`. All ranks then fail with the same error. `capacity_factor`:
   // parallel.expert_room, for the message.
-  void check(Index capacity, double room) const;
+  void check(Index capacity, double capacity_factor) const;
 
   template <class T>
   void send(Device& dev, Tensor2<const T> mine /*(rows,D)*/, Tensor2<T> received /*(received,D)*/) const {

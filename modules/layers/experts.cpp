@@ -31,7 +31,7 @@ GroupMatrices<const T> stored(const std::vector<Factor<T>>& w) {
 }
 
 template <class T>
-void products(Device& dev, const RowGroups& groups, Tensor2<const T> x, const std::vector<Factor<T>>& w, Tensor2<T> y) {
+void grouped_gemms(Device& dev, const RowGroups& groups, Tensor2<const T> x, const std::vector<Factor<T>>& w, Tensor2<T> y) {
   if (!w[0].int8) return grouped_linear<T>(dev, groups, x, stored(w), y);
   std::vector<Int8Matrix> matrices;
   for (const Factor<T>& f : w) matrices.push_back(f.int8);
@@ -84,8 +84,8 @@ OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
   if (c.router_bias) route.weights.push_back({name + ".gate.bias", {c.experts}});
   if (c.bias) route.weights.push_back({name + ".gate.e_score_correction_bias", {c.experts}});
   const std::string each = name + ".experts.*";
-  OperatorChain chain{route, product("gate and up", stream, read, {each + ".gate_proj", each + ".up_proj"}, c.expert_bias),
-                      over_units("activation", read, channels), product("down", channels, stream, {each + ".down_proj"}, c.expert_bias)};
+  OperatorChain chain{route, gemm_operator("gate and up", stream, read, {each + ".gate_proj", each + ".up_proj"}, c.expert_bias),
+                      over_units("activation", read, channels), gemm_operator("down", channels, stream, {each + ".down_proj"}, c.expert_bias)};
   for (Operator& op : chain)
     for (OperatorWeight& w : op.weights)
       if (w.name.starts_with(each)) w.alike = c.experts;
@@ -198,7 +198,7 @@ ExpertRows Experts<T>::route_rows(Pass& a, Frame& frame, AllRows<T>& h) {
 // Drops choices beyond the expert capacity. All context-parallel ranks make the same decision on their hosts, which
 // wait for the counts of rows anyway.
 template <class T>
-void Experts<T>::group_within_capacity(Pass& a, Numbers chosen, Tensor2<const A> weights, const ExpertRows& grouped) const {
+void Experts<T>::group_within_capacity(Pass& a, ExpertIds chosen, Tensor2<const A> weights, const ExpertRows& grouped) const {
   Scope scope(a.dev.scratch);
   const auto to = a.scratch<std::int32_t>("experts after the capacity limit", Index(chosen.extent(0)), Index(chosen.extent(1)));
   if (!a.dev.dry_run()) {
@@ -209,8 +209,8 @@ void Experts<T>::group_within_capacity(Pass& a, Numbers chosen, Tensor2<const A>
       all.weights.assign(here.begin(), here.end());
     }
     if (a.context) {
-      const std::vector<double> numbers = a.context->gather(std::vector<double>(all.chosen.begin(), all.chosen.end()));
-      all.chosen.assign(numbers.begin(), numbers.end());
+      const std::vector<double> ids = a.context->gather(std::vector<double>(all.chosen.begin(), all.chosen.end()));
+      all.chosen.assign(ids.begin(), ids.end());
       if (!all.weights.empty()) all.weights = a.context->gather(all.weights);
     }
     const std::vector<std::int32_t> experts = experts_within_capacity(c_, a.sequences, all);
@@ -221,15 +221,15 @@ void Experts<T>::group_within_capacity(Pass& a, Numbers chosen, Tensor2<const A>
 
 // Rows that a rank allocates memory for with expert parallelism.
 template <class T>
-Index Experts<T>::room(const Pass& a) const {
+Index Experts<T>::row_capacity(const Pass& a) const {
   const Index most = ExpertExchange::capacity(a.experts, a.stream.rows, c_.routing.top_k, c_.experts);
   return limited(a) ? std::min(most, c_.experts * max_rows_of_expert(c_, a.sequences)) : most;
 }
 
 template <class T>
 ExpertExchange Experts<T>::exchange_of(Pass& a, const Frame& frame) const {
-  const Index slots = a.stream.rows * c_.routing.top_k, room = limited(a) ? c_.experts * max_rows_of_expert(c_, a.sequences) : slots;
-  if (a.dev.dry_run()) return ExpertExchange::even(*a.experts.ranks, c_.experts, std::min(slots, room));
+  const Index slots = a.stream.rows * c_.routing.top_k, row_capacity = limited(a) ? c_.experts * max_rows_of_expert(c_, a.sequences) : slots;
+  if (a.dev.dry_run()) return ExpertExchange::even(*a.experts.ranks, c_.experts, std::min(slots, row_capacity));
   const std::vector<std::int32_t> counts = to_host(a.dev, Tensor1<const std::int32_t>(frame.get(Keys::all_counts)));
   return {*a.experts.ranks, {counts.begin(), counts.end()}};
 }
@@ -248,9 +248,9 @@ auto Experts<T>::work_of(Pass& a, const Frame& frame) const -> Work {
   const Index count = exchange.received();
   const ExpertRows received{rows(frame.get(Keys::received_place), 0, count), rows(frame.get(Keys::received_slot), 0, count),
                             frame.get(Keys::received_count)};
-  const Index ranks = a.experts.ranks->size(), most = std::min(room(a), a.stream.rows * ranks);
+  const Index ranks = a.experts.ranks->size(), most = std::min(row_capacity(a), a.stream.rows * ranks);
   RowGroups groups{received.count, slots * ranks / c_.experts, most, exchange.received_counts()};
-  return {received, std::move(groups), room(a), std::move(exchange)};
+  return {received, std::move(groups), row_capacity(a), std::move(exchange)};
 }
 
 template <class T>
@@ -280,7 +280,7 @@ void Experts<T>::return_outputs(Pass& a, const Work& work, const ExpertRows& cho
   }
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x hidden, and routing weights");
-  const auto by_rank = rows(a.scratch<S>("rows to return", work.room, Index(y.extent(1))), 0, work.count());
+  const auto by_rank = rows(a.scratch<S>("rows to return", work.row_capacity, Index(y.extent(1))), 0, work.count());
   const auto mine = a.scratch<S>("returned rows", Index(chosen.slot.extent(0)), Index(y.extent(1)));
   combine_rows<S>(a.dev, work.rows, by_expert, Add::no, by_rank);
   work.exchange->template give_back<S>(a.dev, by_rank, mine);
@@ -296,16 +296,16 @@ void Experts<T>::exchange_counts(Pass& a, Frame& frame, const ExpertRows& chosen
     exchange.emplace(exchange_of(a, frame));
   } else {
     exchange.emplace(ExpertExchange::ask(*a.experts.ranks, to_host(a.dev, Tensor1<const std::int32_t>(rows(chosen.count, 0, c_.experts)))));
-    exchange->check(room(a), a.experts.room);
+    exchange->check(row_capacity(a), a.experts.capacity_factor);
     const std::vector<std::int32_t> counts(exchange->chosen().begin(), exchange->chosen().end());
     backend::upload(a.dev.queue, counts.data(), frame.get(Keys::all_counts).data(), Index(counts.size() * sizeof(std::int32_t)));
   }
   const Work work = work_of(a, frame);
   Scope scope(a.dev.scratch);
-  const auto expert = rows(a.scratch<std::int32_t>("experts of received rows", room(a), Index(1)), 0, work.count());
+  const auto expert = rows(a.scratch<std::int32_t>("experts of received rows", row_capacity(a), Index(1)), 0, work.count());
   if (!a.dev.dry_run()) {
-    const std::vector<std::int32_t> numbers = exchange->experts();
-    backend::upload(a.dev.queue, numbers.data(), expert.data(), Index(numbers.size() * sizeof(std::int32_t)));
+    const std::vector<std::int32_t> ids = exchange->experts();
+    backend::upload(a.dev.queue, ids.data(), expert.data(), Index(ids.size() * sizeof(std::int32_t)));
   }
   group_rows(a.dev, expert, work.rows);
   send_rows<A>(a, *exchange, one_each(chosen), one_each(frame.get(Keys::weights)), weights_of(frame, work));
@@ -314,7 +314,7 @@ void Experts<T>::exchange_counts(Pass& a, Frame& frame, const ExpertRows& chosen
 template <class T>
 void Experts<T>::receive(Pass& a, Frame& frame, const ExpertRows& chosen, AllRows<T>& h) const {
   if (!a.experts.ranks) return;
-  const Index ranks = a.experts.ranks->size(), most = room(a);
+  const Index ranks = a.experts.ranks->size(), most = row_capacity(a);
   frame.put(Keys::all_counts, ranks * c_.experts);
   frame.put(Keys::received_weights, most, Index(1));
   frame.put(Keys::received_place, most, Index(1)), frame.put(Keys::received_slot, most), frame.put(Keys::received_count, c_.experts / ranks);
@@ -331,13 +331,13 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
   receive(a, frame, chosen, h);
   const Work work = work_of(a, frame);
   const Index n = work.count();
-  const auto gate_up = rows(frame.put(Keys::gate_up, work.room, 2 * intermediate_size_), 0, n);
-  const auto inner = rows(frame.put(Keys::inner, work.room, intermediate_size_), 0, n);
+  const auto gate_up = rows(frame.put(Keys::gate_up, work.row_capacity, 2 * intermediate_size_), 0, n);
+  const auto inner = rows(frame.put(Keys::inner, work.row_capacity, intermediate_size_), 0, n);
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows grouped by expert", work.room, hidden_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, hidden_size_), 0, n);
   if (frame.wants(Keys::gate_up)) {
     gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
-    products<T>(a.dev, work.groups, x, of_all(&Experts::gate_up), gate_up);
+    grouped_gemms<T>(a.dev, work.groups, x, of_all(&Experts::gate_up), gate_up);
     if (c_.expert_bias) grouped_add_bias<T>(a.dev, work.groups, biases(&Expert::gate_bias, 2 * intermediate_size_), gate_up);
     if (!work.exchange) clear_dropped_rows<T>(a, work.used(), gate_up);
   }
@@ -346,7 +346,7 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
     contribute_once<T>(a.dev, *experts_[0].down, inner);
   }
   if (!y.data()) return;
-  products<T>(a.dev, work.groups, inner, of_all(&Experts::down), x);
+  grouped_gemms<T>(a.dev, work.groups, inner, of_all(&Experts::down), x);
   if (c_.expert_bias && a.tensor.rank() == 0)
     grouped_add_weighted_bias<T>(a.dev, work.groups, work.rows.slot, weights_of(frame, work), biases(&Expert::down_bias, hidden_size_), x);
   return_outputs<T>(a, work, chosen, x, add, y);
@@ -372,18 +372,18 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   const ExpertRows chosen = rows_of(frame);
   const Work work = work_of(a, frame);
   const Index n = work.count();
-  const auto dgate_up = rows(frame.put(Keys::dgate_up, work.room, 2 * intermediate_size_), 0, n);
+  const auto dgate_up = rows(frame.put(Keys::dgate_up, work.row_capacity, 2 * intermediate_size_), 0, n);
   Tensor2<const T> source = dy;
   if (work.exchange) {
-    const auto received = rows(frame.put(Keys::dreceived, work.room, hidden_size_), 0, n);
+    const auto received = rows(frame.put(Keys::dreceived, work.row_capacity, hidden_size_), 0, n);
     send_rows<T>(a, *work.exchange, chosen, dy, received);
     source = received;
   }
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows grouped by expert", work.room, hidden_size_), 0, n);
-  const auto dinner = rows(a.scratch<T>("gradient of inner", work.room, intermediate_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, hidden_size_), 0, n);
+  const auto dinner = rows(a.scratch<T>("gradient of inner", work.row_capacity, intermediate_size_), 0, n);
   const auto dweights = a.scratch<A>("gradient of routing weights", dy.extent(0), c_.routing.top_k);
-  const auto dwork = work.exchange ? rows(a.scratch<A>("gradient of received weights", work.room, Index(1)), 0, n) : dweights;
+  const auto dwork = work.exchange ? rows(a.scratch<A>("gradient of received weights", work.row_capacity, Index(1)), 0, n) : dweights;
   gather_rows<T>(a.dev, work.rows, source, x);
   grouped_linear_backward_input<T>(a.dev, work.groups, x, stored(of_all(&Experts::down)), dinner);
   if (!work.exchange) clear_dropped_rows<T>(a, work.used(), dinner);
@@ -408,11 +408,11 @@ template <class T>
 void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<const T> x, Tensor2<const A> weights, Tensor2<const T> dgate_up,
                                          Tensor2<A> dweights) const {
   Scope scope(a.dev.scratch);
-  const auto room = a.scratch<T>("terms of the gradient of biases", work.room, hidden_size_);
+  const auto row_capacity = a.scratch<T>("terms of the gradient of biases", work.row_capacity, hidden_size_);
   // tensor-parallel rank 0 only: every rank computes the full contribution of the down biases, and the ranks are summed
   // later
   const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();
-  const auto terms = rows(room, 0, work.count());
+  const auto terms = rows(row_capacity, 0, work.count());
   grouped_weighted_bias_backward<T>(a.dev, work.groups, work.rows.slot, x, weights, biases(&Expert::down_bias, hidden_size_), to, terms);
   biases_backward<T>(a.dev, work.groups, all_of({&Expert::down_bias}), terms);
   biases_backward<T>(a.dev, work.groups, all_of({&Expert::gate_bias, &Expert::up_bias}), dgate_up);
@@ -423,7 +423,7 @@ void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<cons
 template <class T>
 void Experts<T>::router_backward(Pass& a, Frame& frame, Tensor2<A> dweights, Tensor2<T> dh) {
   const Device::Purpose purpose(a.dev, "gradient of routing weights: rows x top_k");
-  a.tensor.whole().all_reduce(a.dev, flat(dweights));
+  a.tensor.full().all_reduce(a.dev, flat(dweights));
   const auto dlogits = frame.put(Keys::dlogits, Index(dweights.extent(0)), c_.experts);
   Tensor2<A> wide;
   if constexpr (std::is_same_v<T, A>) wide = dlogits;
@@ -443,7 +443,7 @@ void for_blocks(const SequenceLayout& s, const Body& body) {
   const Index length = s.block_length();
   for (Index block = 0; block < s.batch * s.blocks(); ++block) {
     const Index first = block * length, token = s.place(first % s.seq_length);
-    const Index count = s.shared() ? std::min(length, s.whole - token) : length;
+    const Index count = s.shared() ? std::min(length, s.full_tokens - token) : length;
     if (count > 0) body(first / s.seq_length, first, count);
   }
 }
@@ -477,7 +477,7 @@ void Experts<T>::balance(Pass& a, Frame& frame, Tensor2<A> dlogits) const {
   for_blocks(s, [&](Index sequence, Index first, Index count) { add_choices<A>(a.dev, rows(frame.get(Keys::chosen), first, count), of(sequence)); });
   const Device::Purpose purpose(a.dev, "rows per expert: sequences x experts");
   if (a.context) a.context->all_reduce(a.dev, flat(n));
-  const double tokens = double(s.shared() ? s.whole : s.seq_length), each = a.sequence_weight / tokens;
+  const double tokens = double(s.shared() ? s.full_tokens : s.seq_length), each = a.sequence_weight / tokens;
   const double even = double(c_.experts) / (double(c_.routing.top_k) * tokens);
   for_blocks(s, [&](Index sequence, Index first, Index count) {
     add_balance_gradient<A>(a.dev, c_.routing, rows(scores, first, count), c_.z_loss > 0 ? rows(lse, first, count) : Tensor1<A>(), of(sequence),
@@ -490,7 +490,7 @@ void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Ten
   const Work work = work_of(a, frame);
   const Index n = work.count();
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows grouped by expert", work.room, hidden_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, hidden_size_), 0, n);
   const auto inner = rows(frame.get(Keys::inner), 0, n), dgate_up = rows(frame.get(Keys::dgate_up), 0, n);
   gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::dreceived), 0, n)) : dy, x);
   weights_backward<T>(a.dev, work.groups, all_of({&Expert::down}), x, inner);
@@ -580,8 +580,8 @@ ModelConfig with_shared_expert(const ModelConfig& m) {
 LayerFlops experts_flops(const ModelConfig& m, const TextLengths&) {
   const MoeConfig& c = m.moe;
   LayerFlops f;
-  f.products = 2.0 * m.hidden_size * double(c.experts) +
-               6.0 * m.hidden_size * (double(c.routing.top_k) * double(c.intermediate_size) + double(c.shared_intermediate_size));
+  f.gemms = 2.0 * m.hidden_size * double(c.experts) +
+            6.0 * m.hidden_size * (double(c.routing.top_k) * double(c.intermediate_size) + double(c.shared_intermediate_size));
   return f;
 }
 

@@ -36,21 +36,21 @@ class Experts final : public Branch<T> {
 
  private:
   using A = Acc<T>;
-  using Numbers = Tensor2<std::int32_t>;
+  using ExpertIds = Tensor2<std::int32_t>;
   struct Keys {
     static constexpr Key<Tensor2<A>> scores{"router scores", RecomputeCost::sum, Phase::input_gradients},
         weights{"routing weights", RecomputeCost::sum, Phase::input_gradients};
     static constexpr Key<Tensor1<A>> lse{"log-sum-exp of the router", RecomputeCost::sum, Phase::input_gradients};
-    static constexpr Key<Numbers> place{"grouped row of each choice", RecomputeCost::sum};
+    static constexpr Key<ExpertIds> place{"grouped row of each choice", RecomputeCost::sum};
     static constexpr Key<Tensor1<std::int32_t>> slot{"choice of each grouped row", RecomputeCost::sum}, count{"rows per expert", RecomputeCost::sum};
-    static constexpr Key<Numbers> chosen{"chosen experts", RecomputeCost::sum, Phase::input_gradients};
-    static constexpr Key<Tensor2<T>> gate_up{"gate and up of experts", RecomputeCost::product, Phase::input_gradients},
+    static constexpr Key<ExpertIds> chosen{"chosen experts", RecomputeCost::sum, Phase::input_gradients};
+    static constexpr Key<Tensor2<T>> gate_up{"gate and up of experts", RecomputeCost::gemm, Phase::input_gradients},
         inner{"inner activations of experts", RecomputeCost::pass}, dgate_up{"gradient of gate and up of experts"},
         dlogits{"gradient of router logits"};
     static constexpr Key<Tensor1<std::int32_t>> all_counts{"rows per expert on all ranks", RecomputeCost::sum};
-    static constexpr Key<Tensor2<T>> received{"received rows", RecomputeCost::product}, dreceived{"gradient of received rows"};
+    static constexpr Key<Tensor2<T>> received{"received rows", RecomputeCost::gemm}, dreceived{"gradient of received rows"};
     static constexpr Key<Tensor2<A>> received_weights{"received routing weights", RecomputeCost::sum, Phase::input_gradients};
-    static constexpr Key<Numbers> received_place{"grouped row of each received row", RecomputeCost::sum};
+    static constexpr Key<ExpertIds> received_place{"grouped row of each received row", RecomputeCost::sum};
     static constexpr Key<Tensor1<std::int32_t>> received_slot{"received row of each grouped row", RecomputeCost::sum},
         received_count{"received rows per expert", RecomputeCost::sum};
   };
@@ -63,7 +63,7 @@ class Experts final : public Branch<T> {
   struct Work {
     ExpertRows rows;
     RowGroups groups;                        // number of these rows for each expert
-    Index room;                              // number of rows that memory is allocated for
+    Index row_capacity;                      // number of rows that memory is allocated for
     std::optional<ExpertExchange> exchange;  // all-to-all with the expert-parallel ranks; empty: no expert parallelism
 
     Index count() const { return rows.slot.extent(0); }
@@ -81,14 +81,14 @@ class Experts final : public Branch<T> {
   // True if the expert capacity is limited, which is so only in training. Then an additional count follows those of the
   // experts: the dropped choices, which are grouped last.
   bool limited(const Pass& a) const { return c_.capacity_factor > 0 && a.sequence_weight > 0; }
-  void group_within_capacity(Pass&, Numbers chosen, Tensor2<const A> weights, const ExpertRows& grouped) const;
+  void group_within_capacity(Pass&, ExpertIds chosen, Tensor2<const A> weights, const ExpertRows& grouped) const;
   std::vector<Index> counts_of(Pass&, const ExpertRows&) const;
   Index used(Pass&, const ExpertRows&) const;
   template <class S>
   void clear_dropped_rows(Pass&, Index used, Tensor2<S> x) const;
   void count_dropped(Pass&, const Frame&) const;
   ExpertRows rows_of(const Frame&) const;
-  Index room(const Pass&) const;
+  Index row_capacity(const Pass&) const;
   void receive(Pass&, Frame&, const ExpertRows& chosen, AllRows<T>& h) const;
   void exchange_counts(Pass&, Frame&, const ExpertRows& chosen) const;
   ExpertExchange exchange_of(Pass&, const Frame&) const;

@@ -35,11 +35,11 @@ OperatorChain latent_attention_operators(const ModelConfig& m, const std::string
   }
   if (c.bias) down.push_back({name + ".kv_a_proj_with_mqa.bias", {shared}});
   if (c.bias && of_latents) down.push_back({name + ".q_a_proj.bias", {c.q_rank}});
-  Operator expand = product("queries, keys, values", latents, qkv, {name + (of_latents ? ".q_b_proj" : ".q_proj"), name + ".kv_b_proj"});
+  Operator expand = gemm_operator("queries, keys, values", latents, qkv, {name + (of_latents ? ".q_b_proj" : ".q_proj"), name + ".kv_b_proj"});
   expand.weights[0].shape[1] = q_from, expand.weights[1].shape[1] = c.kv_rank;
   const Operator compress{"latents", stream, latents, {{TensorState::shared, TensorState::shared}}, down};
   return {compress, over_rows("norm of latents", latents, latents, norms), expand, over_tokens("attention", qkv, by_units({values})),
-          product("output", by_units({values}), stream, {name + ".o_proj"}, c.bias)};
+          gemm_operator("output", by_units({values}), stream, {name + ".o_proj"}, c.bias)};
 }
 
 template <class T>
@@ -64,12 +64,12 @@ void LatentAttention<T>::declare_compression(const ModelConfig& m, const std::st
     return declare(part, {rows, m.hidden_size}, normal(m.init_std), Storage::factor, true, fit);
   };
   const auto vector = [&](const char* part, Index size, const Init& init, Fit fit) { return declare(part, {size}, init, Storage::wide, false, fit); };
-  const Fit behind_queries = c_.q_rank > 0 ? Fit::adjacent : Fit::aligned;
+  const Fit after_queries = c_.q_rank > 0 ? Fit::adjacent : Fit::aligned;
   const Index shared = c_.kv_rank + c_.rope_dim;
   if (c_.q_rank > 0) q_a_ = matrix(".q_a_proj.weight", c_.q_rank, Fit::aligned);
-  kv_a_ = matrix(".kv_a_proj_with_mqa.weight", shared, behind_queries);
+  kv_a_ = matrix(".kv_a_proj_with_mqa.weight", shared, after_queries);
   if (c_.bias && c_.q_rank > 0) q_a_bias_ = vector(".q_a_proj.bias", c_.q_rank, zeros(), Fit::aligned);
-  if (c_.bias) kv_a_bias_ = vector(".kv_a_proj_with_mqa.bias", shared, zeros(), behind_queries);
+  if (c_.bias) kv_a_bias_ = vector(".kv_a_proj_with_mqa.bias", shared, zeros(), after_queries);
   if (c_.q_rank > 0) q_norm_ = vector(".q_a_layernorm.weight", c_.q_rank, ones(), Fit::aligned);
   kv_norm_ = vector(".kv_a_layernorm.weight", c_.kv_rank, ones(), Fit::aligned);
 }
@@ -146,11 +146,11 @@ template <class T>
 void LatentAttention<T>::expand(Pass& a, Frame& frame, Tensor2<const T> h) {
   const auto compressed = frame.get(Keys::compressed), latents = frame.get(Keys::latents), qkv = frame.get(Keys::qkv);
   Scope scope(a.dev.scratch);
-  const auto own = a.scratch<T>("non-rotary keys, and values", a.stream.rows, heads_.heads * heads_.own());
+  const auto expanded = a.scratch<T>("non-rotary keys, and values", a.stream.rows, heads_.heads * heads_.expanded());
   linear<T>(a.dev, q_a_ ? Matrix<const T>(of_queries(latents)) : Matrix<const T>(h), q_b_->template factor<T>(), part(qkv, 0));
-  linear<T>(a.dev, of_keys(latents), kv_b_->template factor<T>(), own);
+  linear<T>(a.dev, of_keys(latents), kv_b_->template factor<T>(), expanded);
   const RowRotation<A> angles = rotation(a);
-  expand_heads<T>(a.dev, heads_, angles.table, angles.index, own, shared(compressed), part(qkv, 0), part(qkv, 1), part(qkv, 2));
+  expand_heads<T>(a.dev, heads_, angles.table, angles.index, expanded, shared(compressed), part(qkv, 0), part(qkv, 1), part(qkv, 2));
 }
 
 template <class T>
@@ -216,7 +216,7 @@ auto LatentAttention<T>::attend_backward(Pass& a, Frame& frame, Tensor2<const T>
 template <class T>
 void LatentAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const Index rows = dy.extent(0);
-  const auto dq = frame.put(Keys::dq, rows, k_width()), dkv = frame.put(Keys::dkv, rows, heads_.heads * heads_.own());
+  const auto dq = frame.put(Keys::dq, rows, k_width()), dkv = frame.put(Keys::dkv, rows, heads_.heads * heads_.expanded());
   const auto dcompressed = frame.put(Keys::dcompressed, rows, compressed_width());
   Scope scope(a.dev.scratch);
   const auto dout = a.scratch<T>("gradient of attention output", rows, v_width());
@@ -287,8 +287,8 @@ LayerFlops latent_attention_flops(const ModelConfig& m, const TextLengths& lengt
   const double d = double(m.hidden_size), heads = double(c.num_heads), q = heads * double(c.qk_head_dim()), v = heads * double(c.v_head_dim);
   const double keys = m.attention.causal ? double(lengths.text) / 2 : double(lengths.text);  // average number of visible keys per query
   LayerFlops f;
-  f.products = 2 * d * double(c.q_rank + c.kv_rank + c.rope_dim) + 2 * (c.q_rank > 0 ? double(c.q_rank) : d) * q +
-               2 * double(c.kv_rank) * heads * double(c.head_dim + c.v_head_dim) + 2 * v * d;
+  f.gemms = 2 * d * double(c.q_rank + c.kv_rank + c.rope_dim) + 2 * (c.q_rank > 0 ? double(c.q_rank) : d) * q +
+            2 * double(c.kv_rank) * heads * double(c.head_dim + c.v_head_dim) + 2 * v * d;
   f.attention = 2 * keys * (q + v);
   return f;
 }

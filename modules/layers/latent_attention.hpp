@@ -26,10 +26,10 @@ class LatentAttention final : public Branch<T> {
  private:
   using A = Acc<T>;
   struct Keys {
-    static constexpr Key<Tensor2<T>> compressed{"latents before their norm", RecomputeCost::product, Phase::input_gradients},
-        latents{"latents after their norm", RecomputeCost::product}, qkv{"queries, keys and values", RecomputeCost::product, Phase::input_gradients},
+    static constexpr Key<Tensor2<T>> compressed{"latents before their norm", RecomputeCost::gemm, Phase::input_gradients},
+        latents{"latents after their norm", RecomputeCost::gemm}, qkv{"queries, keys and values", RecomputeCost::gemm, Phase::input_gradients},
         attended{"attention output", RecomputeCost::mixing};
-    static constexpr Key<Tensor2<A>> rstd{"inverse root mean squares of latents", RecomputeCost::product, Phase::input_gradients},
+    static constexpr Key<Tensor2<A>> rstd{"inverse root mean squares of latents", RecomputeCost::gemm, Phase::input_gradients},
         lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients};
     static constexpr Key<Tensor2<T>> dcompressed{"gradient of latents before their norm"}, dq{"gradient of queries"},
         dkv{"gradient of keys and values"};

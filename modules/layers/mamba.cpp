@@ -38,9 +38,9 @@ OperatorChain mamba_operators(const ModelConfig& m, const std::string& name) {
   if (c.norm != SsmNorm::none) norm = {{name + ".norm.weight", {c.inner()}, {by_head}}};
   std::vector<InnerSum> squares;
   if (c.norm != SsmNorm::none) squares = {{by_group, 1, 1, 1}};
-  return {product("z, x, B, C, dt", stream, projected, {name + ".in_proj"}, c.in_bias), over_tokens("convolution", projected, projected, conv),
+  return {gemm_operator("z, x, B, C, dt", stream, projected, {name + ".in_proj"}, c.in_bias), over_tokens("convolution", projected, projected, conv),
           over_tokens("scan", projected, scanned, of_heads), over_units(norm.empty() ? "gate" : "gated norm", scanned, inner, norm, squares),
-          product("output", inner, stream, {name + ".out_proj"}, c.out_bias)};
+          gemm_operator("output", inner, stream, {name + ".out_proj"}, c.out_bias)};
 }
 
 template <class T>
@@ -158,9 +158,9 @@ void Mamba<T>::mix_shared(Pass& a, Frame& frame, Tensor2<T> p, Tensor2<T> conv, 
   const auto last = a.scratch<A>("states of last chunks", shape.batch, inner() * c_.state_size);
   ssd_chunk_states<T>(a.dev, shape, input, scan_weights(), states, last, decay);
   if (frame.wants(Keys::entering)) {
-    const auto own = a.scratch<A>("states of own blocks", shape.batch, inner() * c_.state_size);
-    ssd_own_state<A>(a.dev, shape, decay, states.states, last, total, own);
-    shared.entering(shape, total, own, entering);
+    const auto local = a.scratch<A>("states of own blocks", shape.batch, inner() * c_.state_size);
+    ssd_local_state<A>(a.dev, shape, decay, states.states, last, total, local);
+    shared.entering(shape, total, local, entering);
   }
   ssd_pass_states<A>(a.dev, shape, decay, entering, states.states, {});
   ssd_outputs<T>(a.dev, shape, input, scan_weights(), states, scan);
@@ -214,13 +214,12 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Ten
   } else {
     Scope inside(a.dev.scratch);
     const auto squares = frame.get(Keys::squares);
-    auto products = a.scratch<A>("dot products of norm groups", rows, num_groups_);
-    gated_norm_products<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, products,
-                           norm_->vector_gradient<A>());
+    auto dots = a.scratch<A>("dot products of norm groups", rows, num_groups_);
+    gated_norm_dots<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, norm_width(), rms_norm_eps_, dots,
+                       norm_->vector_gradient<A>());
     const Device::Purpose purpose(a.dev, "gated norm backward: rows x groups");
-    norm_ranks(a).all_reduce(a.dev, flat(products));
-    gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, products, norm_width(), rms_norm_eps_, dscan,
-                           z(dp));
+    norm_ranks(a).all_reduce(a.dev, flat(dots));
+    gated_norm_backward<T>(a.dev, order(), dgated, scan, z(p), norm_->vector<const A>(), squares, dots, norm_width(), rms_norm_eps_, dscan, z(dp));
   }
   auto dconv = a.scratch<T>("gradient of convolved", rows, channels());
   scan_backward(a, frame, p, conv, states, dscan, dconv, dp);
@@ -256,11 +255,11 @@ void Mamba<T>::scan_backward_shared(Pass& a, Frame& frame, const SsdInput<T>& in
   const Index size = inner() * c_.state_size;
   const auto decay = frame.get(Keys::decay);
   const auto dstates = a.dev.scratch.named("gradient of states").tensor<A>(shape.batch, shape.chunks(), size);
-  const auto own = a.scratch<A>("gradient of states, own blocks", shape.batch, size),
+  const auto local = a.scratch<A>("gradient of states, own blocks", shape.batch, size),
              dlast = a.scratch<A>("gradient of states, later blocks", shape.batch, size);
   ssd_outputs_backward<T>(a.dev, shape, input, scan_weights(), states, dscan, dstates);
-  ssd_own_state_backward<A>(a.dev, shape, decay, dstates, own);
-  ContextScan<T>(a).leaving_gradient(shape, frame.get(Keys::total), own, dlast);
+  ssd_local_state_backward<A>(a.dev, shape, decay, dstates, local);
+  ContextScan<T>(a).leaving_gradient(shape, frame.get(Keys::total), local, dlast);
   ssd_pass_states_backward<A>(a.dev, shape, decay, dlast, dstates);
   ssd_chunk_states_backward<T>(a.dev, shape, input, scan_weights(), states, dscan, dstates, dlast, dinput, dw);
 }
@@ -324,7 +323,7 @@ LayerFlops mamba_flops(const ModelConfig& m, const TextLengths&) {
   const MambaConfig& c = m.mamba;
   const double e = double(c.inner()), gn = double(c.num_groups * c.state_size);
   LayerFlops f;
-  f.products = 2.0 * m.hidden_size * double(c.projected()) + 2.0 * e * m.hidden_size;
+  f.gemms = 2.0 * m.hidden_size * double(c.projected()) + 2.0 * e * m.hidden_size;
   f.convolution = 2.0 * c.conv_kernel * double(c.channels());
   f.recurrence = 5.0 * e * c.state_size;
   f.scan = 2.0 * c.chunk_size * (gn + e) + 4.0 * e * c.state_size;

@@ -25,7 +25,7 @@ class Mamba final : public Branch<T> {
   using A = Acc<T>;
   struct Keys {
     static constexpr auto until_input = Phase::input_gradients;
-    static constexpr Key<Tensor2<T>> projected{"projected", RecomputeCost::product, until_input, Rows::apart},
+    static constexpr Key<Tensor2<T>> projected{"projected", RecomputeCost::gemm, until_input, RowSplit::split},
         convolved{"convolved", RecomputeCost::pass, until_input}, scan{"scan", RecomputeCost::mixing, until_input},
         gated{"gated", RecomputeCost::pass}, dprojected{"gradient of projected"};
     static constexpr Key<Tensor2<A>> dt{"time steps", RecomputeCost::mixing, until_input},

@@ -100,7 +100,7 @@ void read_mlp(Section& s, ModelConfig& m) {
 
 LayerFlops mlp_flops(const ModelConfig& m, const TextLengths&) {
   LayerFlops f;
-  f.products = (m.mlp.gated ? 6.0 : 4.0) * double(m.hidden_size) * double(m.mlp.intermediate_size);
+  f.gemms = (m.mlp.gated ? 6.0 : 4.0) * double(m.hidden_size) * double(m.mlp.intermediate_size);
   return f;
 }
 

@@ -18,7 +18,7 @@ class Mlp final : public Branch<T> {
 
  private:
   struct Keys {
-    static constexpr Key<Tensor2<T>> gate_up{"gate and up", RecomputeCost::product, Phase::input_gradients, Rows::apart},
+    static constexpr Key<Tensor2<T>> gate_up{"gate and up", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split},
         inner{"inner", RecomputeCost::pass}, dgate_up{"gradient of gate and up"};
   };
   Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }

@@ -23,8 +23,8 @@ OperatorChain mlp_operators(const ModelConfig& m, const std::string& name) {
   const Run inner = inner_channels(c);
   const Channels stream = undivided(m.hidden_size), read = by_units(c.gated ? std::vector{inner, inner} : std::vector{inner});
   const std::vector<std::string> up = c.gated ? std::vector{name + ".gate_proj", name + ".up_proj"} : std::vector{name + ".up_proj"};
-  return {product(c.gated ? "gate and up" : "up", stream, read, up, c.bias), over_units("activation", read, by_units({inner})),
-          product("down", by_units({inner}), stream, {name + ".down_proj"}, c.bias)};
+  return {gemm_operator(c.gated ? "gate and up" : "up", stream, read, up, c.bias), over_units("activation", read, by_units({inner})),
+          gemm_operator("down", by_units({inner}), stream, {name + ".down_proj"}, c.bias)};
 }
 
 namespace {
@@ -81,7 +81,7 @@ ModelChains layer_chains(const ModelConfig& c, char symbol, const std::string& n
 }
 
 std::optional<ChainLayout> try_lay_out(const ModelChain& chain, LayoutRules rules, bool sequence) {
-  const std::vector<TensorState> stream{sequence ? TensorState::rows : TensorState::whole};
+  const std::vector<TensorState> stream{sequence ? TensorState::rows : TensorState::full};
   rules.gathers_again = !chain.at_once;
   return lay_out(chain.operators, rules, chain.begin.empty() ? stream : chain.begin, chain.end.empty() ? stream : chain.end);
 }

@@ -29,7 +29,7 @@ ModelChains mtp_chains(const ModelConfig& c, const std::string& name) {
   const Index width = c.hidden_size;
   Operator norms = over_rows("norms", undivided(2 * width), undivided(2 * width));
   for (const char* norm : {".enorm", ".hnorm"}) norms.weights.push_back(norm_operator(c, name + norm).weights.front());
-  return {{"joined", {norms, product("join", undivided(2 * width), by_units({{width, 0}}), {name + ".eh_proj"})}},
+  return {{"joined", {norms, gemm_operator("join", undivided(2 * width), by_units({{width, 0}}), {name + ".eh_proj"})}},
           {"output", {norm_operator(c, name + ".norm")}}};
 }
 
@@ -54,7 +54,7 @@ Matrix<S> MtpModule<T>::half(Tensor2<S> of_matrix, int which) const {
 
 template <class T>
 Tensor2<T> MtpModule<T>::embed(Pass& a, Frame& frame, const Parameter& table) {
-  const auto e = frame.put(Keys::embedded, a.stream.share(), table.columns());
+  const auto e = frame.put(Keys::embedded, a.stream.rows_per_part(), table.columns());
   Scope scope(a.dev.scratch);
   AllRows<T> sum(a, "partial embeddings", e);
   embedding<T>(a.dev, frame.get(Keys::ahead), table.template matrix<const T>(), table.first(0), multiplier_, sum.rows());

@@ -58,12 +58,12 @@ template <class A>
 DistanceBias distance_bias_of(Pass& a, const RelativeBiasConfig& c, bool backward) {
   if (!a.bias) return {};
   const Index reach = reach_of(a), heads = a.bias.values.columns;
-  const auto room = [&](const char* name) { return a.scratch<A>(name, heads, 2 * reach - 1); };
-  const Tensor2<A> values = room("bias by distance");
+  const auto scratch_of = [&](const char* name) { return a.scratch<A>(name, heads, 2 * reach - 1); };
+  const Tensor2<A> values = scratch_of("bias by distance");
   distance_bias<A>(a.dev, buckets_of(a, c), a.bias.values.as<const A>(), reach - 1, values);
   DistanceBias bias{values, {}, reach - 1};
   if (!backward) return bias;
-  const Tensor2<A> gradient = room("gradient of the bias by distance");
+  const Tensor2<A> gradient = scratch_of("gradient of the bias by distance");
   fill<A>(a.dev, flat(gradient), 0);
   bias.gradient = gradient;
   return bias;

@@ -40,10 +40,10 @@ std::vector<LayerSection> layer_sections() {
 }
 
 LayerFlops operator+(const LayerFlops& a, const LayerFlops& b) {
-  return {a.products + b.products, a.attention + b.attention, a.recurrence + b.recurrence, a.scan + b.scan, a.convolution + b.convolution};
+  return {a.gemms + b.gemms, a.attention + b.attention, a.recurrence + b.recurrence, a.scan + b.scan, a.convolution + b.convolution};
 }
 
-LayerFlops operator*(double n, const LayerFlops& a) { return {n * a.products, n * a.attention, n * a.recurrence, n * a.scan, n * a.convolution}; }
+LayerFlops operator*(double n, const LayerFlops& a) { return {n * a.gemms, n * a.attention, n * a.recurrence, n * a.scan, n * a.convolution}; }
 
 bool has_encoder(const ModelConfig& c) { return c.pattern.find(encoder_end) != std::string::npos; }
 

@@ -55,7 +55,7 @@ struct TextLengths {
 
 // Forward flops per token of one layer; a multiply-add counts as two. See flops.hpp for the conventions.
 struct LayerFlops {
-  double products = 0;    // FLOPs of the projection GEMMs
+  double gemms = 0;       // FLOPs of the projection GEMMs
   double attention = 0;   // scores and values over visible keys: half of the sequence if causal, fewer with a window
   double recurrence = 0;  // FLOPs of the SSM as a plain recurrence
   double scan = 0;        // FLOPs of the SSM as it is executed, chunk by chunk

@@ -50,8 +50,8 @@ void check_relative_bias(const ModelConfig& c) {
 }  // namespace
 
 void check(const ModelConfig& c) {
-  const auto divides = [](Index part, Index whole, const char* what) {
-    require(part > 0 && whole % part == 0, Exit::config, "model: {} ({} does not divide {})", what, part, whole);
+  const auto divides = [](Index part, Index total, const char* what) {
+    require(part > 0 && total % part == 0, Exit::config, "model: {} ({} does not divide {})", what, part, total);
   };
   require(!c.pattern.empty(), Exit::config, "model.pattern: there must be at least one layer");
   for (const char symbol : c.pattern) layer_type(symbol);
@@ -140,12 +140,14 @@ std::string read_hybrid_pattern(Section& s) {
 }
 
 void read_dropout(Section& s, DropoutConfig& c) {
-  const auto share = [&](const char* key, double& p, const char* help) { p = s.get(key, p, help).at_least(0).at_most(0.99).effect(Effect::course); };
-  share("embedding", c.embedding, "dropout probability of the embedding output (embd_pdrop)");
-  share("residual", c.residual,
-        "dropout probability of what a layer's branches add to the residual stream (resid_pdrop; Megatron: --hidden-dropout)");
-  share("attention", c.attention, "dropout probability of the attention weights (attention_dropout; Megatron: --attention-dropout)");
-  share("head", c.head, "dropout probability of the classifier's input (classifier_dropout)");
+  const auto fraction = [&](const char* key, double& p, const char* help) {
+    p = s.get(key, p, help).at_least(0).at_most(0.99).effect(Effect::course);
+  };
+  fraction("embedding", c.embedding, "dropout probability of the embedding output (embd_pdrop)");
+  fraction("residual", c.residual,
+           "dropout probability of what a layer's branches add to the residual stream (resid_pdrop; Megatron: --hidden-dropout)");
+  fraction("attention", c.attention, "dropout probability of the attention weights (attention_dropout; Megatron: --attention-dropout)");
+  fraction("head", c.head, "dropout probability of the classifier's input (classifier_dropout)");
 }
 
 }  // namespace

@@ -111,8 +111,8 @@ class MaskedTokens final : public Objective {
         "train.mlm.sentence_order: the first token of a document predicts the order of its halves and has to see both; set model.attention.causal to "
         "false");
   }
-  Index most_labels(Index seq_length) const override { return std::max<Index>(1, std::llround(masking_.share * double(seq_length))); }
-  double scored() const override { return masking_.share; }
+  Index most_labels(Index seq_length) const override { return std::max<Index>(1, std::llround(masking_.fraction * double(seq_length))); }
+  double scored() const override { return masking_.fraction; }
   const Masking& masking() const { return masking_; }
   bool needs_word_starts() const override { return true; }
   void check_training(const ModelConfig& c) const override {
@@ -139,9 +139,9 @@ class MaskedTokens final : public Objective {
 Labelled MaskedTokens::label(const SampleView& s) const {
   if (!masking_.sentence_order) return mask_tokens(masking_, s);
   OrderedHalves halves = order_halves(masking_.seed, s);
-  SampleView turned = s;
-  turned.tokens = halves.tokens, turned.learned = halves.learned, turned.begins = halves.begins;
-  Labelled l = mask_tokens(masking_, turned);
+  SampleView swapped = s;
+  swapped.tokens = halves.tokens, swapped.learned = halves.learned, swapped.begins = halves.begins;
+  Labelled l = mask_tokens(masking_, swapped);
   l.types = std::move(halves.types), l.order = std::move(halves.order);
   return l;
 }
@@ -155,7 +155,7 @@ std::shared_ptr<const Objective> read_masked_tokens(Section& train, const ModelC
                        "id of the mask token (mask_token_id), by default that of the model folder's tokenizer; -1: unknown, and training is refused")
                      .at_least(-1)
                      .at_most(most_tokens);
-  m.share = s.get("share", m.share, "fraction of a sample's tokens that are masked (mlm_probability)").positive().at_most(1);
+  m.fraction = s.get("share", m.fraction, "fraction of a sample's tokens that are masked (mlm_probability)").positive().at_most(1);
   m.max_ngram =
       s.get("max_ngram", m.max_ngram, "maximum number of neighbouring words masked together; n words with a probability proportional to 1/n")
           .positive()

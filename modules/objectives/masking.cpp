@@ -49,9 +49,9 @@ std::vector<Index> shuffled(Index n, Rolls& rolls) {
 }
 
 Index draw_ngram(Index most, Rolls& rolls) {
-  double whole = 0;
-  for (Index n = 1; n <= most; ++n) whole += 1 / double(n);
-  double rest = rolls.next() * whole;
+  double full = 0;
+  for (Index n = 1; n <= most; ++n) full += 1 / double(n);
+  double rest = rolls.next() * full;
   for (Index n = 1; n < most; ++n)
     if ((rest -= 1 / double(n)) < 0) return n;
   return most;
@@ -71,7 +71,7 @@ Index fitting(const std::vector<Word>& words, const std::vector<bool>& chosen, I
 std::vector<bool> choose(const Masking& m, const std::vector<Word>& words, Rolls& rolls) {
   Index tokens = 0;
   for (const Word& word : words) tokens += word.count;
-  Index left = tokens == 0 ? 0 : std::max<Index>(1, std::llround(m.share * double(tokens)));
+  Index left = tokens == 0 ? 0 : std::max<Index>(1, std::llround(m.fraction * double(tokens)));
   std::vector<bool> chosen(words.size(), false);
   for (const Index w : shuffled(Index(words.size()), rolls)) {
     if (left == 0) break;

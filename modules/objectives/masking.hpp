@@ -8,16 +8,16 @@
 namespace gyr {
 
 struct Masking {
-  double share = 0.15;    // fraction of a sample's tokens to mask, rounded; at least one token
-  Index max_ngram = 1;    // maximum number of neighbouring words masked together; n words with a probability proportional to 1/n
-  Token mask_token = -1;  // id of the mask token; -1: unknown
+  double fraction = 0.15;  // fraction of a sample's tokens to mask, rounded; at least one token
+  Index max_ngram = 1;     // maximum number of neighbouring words masked together; n words with a probability proportional to 1/n
+  Token mask_token = -1;   // id of the mask token; -1: unknown
   std::uint64_t seed = 1234;
   bool head_bias = true;        // bias of the linear layer before the output matrix
   bool sentence_order = false;  // true: sentence-order prediction is trained too
 };
 
 // Masks some of the sample's first L tokens. Candidates are words of target tokens; a word is masked completely or not
-// at all, and no more than `share` of the tokens (at least one) are masked. A selected token becomes the mask token in
+// at all, and no more than `fraction` of the tokens (at least one) are masked. A selected token becomes the mask token in
 // 8 of 10 cases, a random token in one, and is unchanged in one.
 Labelled mask_tokens(const Masking&, const SampleView&);
 

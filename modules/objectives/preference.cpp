@@ -73,7 +73,7 @@ class Preference final : public Objective {
       for (Index t = text.first; t + 1 < text.first + text.count; ++t)
         if (l.labels[t] != ignored_label) l.pairs.text_of_row[t] = number;
     };
-    const Token number = Token(2 * l.pairs.room());
+    const Token number = Token(2 * l.pairs.capacity());
     mark(chosen, number), mark(rejected, number + 1);
     if (text_of(chosen, l) < 0 || text_of(rejected, l) < 0) return mark(chosen, -1), mark(rejected, -1);
     l.pairs.label_of_pair.push_back(0);

@@ -25,12 +25,12 @@ std::vector<Stretch> texts_of(const SampleView& s, Index length) {
 }
 
 // Token indices, between the first and the last token of a text, at which it may be split.
-std::vector<Index> cuts_of(const SampleView& s, const Stretch& text) {
+std::vector<Index> splits_of(const SampleView& s, const Stretch& text) {
   const Index inner = text.last - text.first - 2, quarter = inner / 4;
-  std::vector<Index> cuts;
+  std::vector<Index> splits;
   for (Index t = text.first + 1 + std::max<Index>(1, quarter); t < text.last - 1 - quarter; ++t)
-    if (s.begins.empty() || s.begins[t]) cuts.push_back(t);
-  return cuts;
+    if (s.begins.empty() || s.begins[t]) splits.push_back(t);
+  return splits;
 }
 
 }  // namespace
@@ -45,21 +45,21 @@ OrderedHalves order_halves(std::uint64_t seed, const SampleView& s) {
   const Stream rolls(seed, fmt::format("order of sample {}", s.number));
   Index rolled = 0;
   for (const Stretch& text : texts_of(s, length)) {
-    const std::vector<Index> cuts = cuts_of(s, text);
-    if (cuts.empty()) continue;
-    const Index cut = cuts[std::min(cuts.size() - 1, std::size_t(rolls.uniform(rolled) * double(cuts.size())))];
+    const std::vector<Index> splits = splits_of(s, text);
+    if (splits.empty()) continue;
+    const Index split_at = splits[std::min(splits.size() - 1, std::size_t(rolls.uniform(rolled) * double(splits.size())))];
     const bool swaps = rolls.uniform(rolled + 1) < 0.5;
     rolled += 2;
     const Index first = text.first + 1, last = text.last - 1;
     if (swaps) {
-      const auto turn = [&](auto& x) {
-        if (!x.empty()) std::rotate(x.begin() + first, x.begin() + cut, x.begin() + last);
+      const auto swap_halves = [&](auto& x) {
+        if (!x.empty()) std::rotate(x.begin() + first, x.begin() + split_at, x.begin() + last);
       };
-      turn(h.tokens), turn(h.learned), turn(h.begins);
-      if (!h.begins.empty()) h.begins[first + last - cut] = 1;  // the token that was first begins a word there
+      swap_halves(h.tokens), swap_halves(h.learned), swap_halves(h.begins);
+      if (!h.begins.empty()) h.begins[first + last - split_at] = 1;  // the token that was first begins a word there
     }
     h.order[text.first] = swaps ? swapped : in_order;
-    std::fill(h.types.begin() + (swaps ? first + last - cut : cut), h.types.begin() + text.last, 1);
+    std::fill(h.types.begin() + (swaps ? first + last - split_at : split_at), h.types.begin() + text.last, 1);
   }
   return h;
 }

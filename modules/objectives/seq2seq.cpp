@@ -57,11 +57,11 @@ std::shared_ptr<const Objective> read_seq2seq(Section& train, const ModelConfig&
 
 const RegisteredObjective registered_seq2seq({"seq2seq", "encoder-decoder training on pairs", read_seq2seq});
 
-// At most `room` tokens, the last of which is the end token.
-std::vector<Token> ended(std::span<const Token> tokens, Index room, Token end) {
-  std::vector<Token> all(tokens.begin(), tokens.begin() + std::min(Index(tokens.size()), room));
+// At most `capacity` tokens, the last of which is the end token.
+std::vector<Token> ended(std::span<const Token> tokens, Index capacity, Token end) {
+  std::vector<Token> all(tokens.begin(), tokens.begin() + std::min(Index(tokens.size()), capacity));
   if (!all.empty() && all.back() == end) return all;
-  all.resize(std::min(Index(all.size()), room - 1));
+  all.resize(std::min(Index(all.size()), capacity - 1));
   all.push_back(end);
   return all;
 }
@@ -70,18 +70,18 @@ std::vector<Token> ended(std::span<const Token> tokens, Index room, Token end) {
 
 Labelled label_pair(const Seq2Seq& c, const SampleView& s) {
   ensure(s.texts.size() == 1, "{} texts for one encoder input", s.texts.size());
-  const Index room = Index(s.tokens.size()) - 1, given = s.texts[0].count;
-  const std::vector<Token> text = ended(s.tokens.first(given), room, c.end_token);
+  const Index capacity = Index(s.tokens.size()) - 1, given = s.texts[0].count;
+  const std::vector<Token> text = ended(s.tokens.first(given), capacity, c.end_token);
   Labelled l;
-  l.source = ended(s.source, c.source_length > 0 ? c.source_length : room, c.end_token);
+  l.source = ended(s.source, c.source_length > 0 ? c.source_length : capacity, c.end_token);
   l.tokens.push_back(s.start);
   for (Index t = 0; t < Index(text.size()); ++t) {
-    const bool own = t < given && s.tokens[t] == text[t];  // false for an end token that was appended
-    l.labels.push_back(!own || s.learned[t] ? text[t] : ignored_label);
+    const bool predicted = t < given && s.tokens[t] == text[t];  // false for an end token that was appended
+    l.labels.push_back(!predicted || s.learned[t] ? text[t] : ignored_label);
     l.tokens.push_back(text[t]);
   }
   l.tokens.resize(text.size());  // the last token is only a label, not an input
-  l.tokens.resize(room, 0), l.labels.resize(room, ignored_label);
+  l.tokens.resize(capacity, 0), l.labels.resize(capacity, ignored_label);
   return l;
 }
 

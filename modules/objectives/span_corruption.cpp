@@ -13,7 +13,7 @@ namespace gyr {
 SpanCounts::SpanCounts(const SpanCorruption& s, Index tokens) {
   require(tokens >= 2, Exit::config, "a sample of {} token is too short for span corruption; use 2 tokens or more (train.seq_length, or --length)",
           tokens);
-  corrupted = std::clamp<Index>(std::llround(double(tokens) * s.share), 1, tokens - 1);
+  corrupted = std::clamp<Index>(std::llround(double(tokens) * s.fraction), 1, tokens - 1);
   spans = std::clamp<Index>(std::llround(double(corrupted) / s.mean_length), 1, std::min(corrupted, tokens - corrupted));
 }
 
@@ -22,17 +22,17 @@ namespace {
 // Lengths of a random partition of n tokens into `pieces` parts of at least one token; all such partitions are equally
 // likely.
 std::vector<Index> partition(Index n, Index pieces, const Stream& stream) {
-  std::vector<Index> cuts(n - 1);
-  std::iota(cuts.begin(), cuts.end(), 1);
+  std::vector<Index> boundaries(n - 1);
+  std::iota(boundaries.begin(), boundaries.end(), 1);
   for (Index i = 0; i < pieces - 1; ++i) {
     const Index rest = n - 1 - i;
-    std::swap(cuts[i], cuts[i + std::min(rest - 1, Index(stream.uniform(i) * double(rest)))]);
+    std::swap(boundaries[i], boundaries[i + std::min(rest - 1, Index(stream.uniform(i) * double(rest)))]);
   }
-  cuts.resize(pieces - 1);
-  std::sort(cuts.begin(), cuts.end());
-  cuts.push_back(n);
-  for (Index i = pieces - 1; i > 0; --i) cuts[i] -= cuts[i - 1];
-  return cuts;
+  boundaries.resize(pieces - 1);
+  std::sort(boundaries.begin(), boundaries.end());
+  boundaries.push_back(n);
+  for (Index i = pieces - 1; i > 0; --i) boundaries[i] -= boundaries[i - 1];
+  return boundaries;
 }
 
 template <class T>
@@ -68,7 +68,7 @@ std::shared_ptr<const Objective> read_span_corruption(Section& train, const Mode
   SpanCorruption c;
   c.end_token = otherwise.end_token().value_or(c.end_token);
   if (const SpanCorruption* const before = span_corruption_of(otherwise)) c.first_sentinel = before->first_sentinel;
-  c.share = s.get("share", c.share, "fraction of the tokens of a sample that are in spans (T5: noise_density)").positive().at_most(1);
+  c.fraction = s.get("share", c.fraction, "fraction of the tokens of a sample that are in spans (T5: noise_density)").positive().at_most(1);
   c.mean_length = s.get("mean_length", c.mean_length, "mean span length (T5: mean_noise_span_length)").unit("tokens").at_least(1).at_most(longest);
   c.end_token = s.get("end_token", c.end_token, "end token of encoder input and text (Hugging Face: eos_token_id)").at_least(0).at_most(most_tokens);
   c.first_sentinel = s.get("first_sentinel", c.first_sentinel,

@@ -11,7 +11,7 @@
 namespace gyr {
 
 struct SpanCorruption {
-  double share = 0.15;        // fraction of the tokens of a sample in spans, rounded; at least one token in and one outside of spans
+  double fraction = 0.15;     // fraction of the tokens of a sample in spans, rounded; at least one token in and one outside of spans
   double mean_length = 3;     // target mean length of the spans in tokens, from which their number is computed
   Token end_token = 1;        // id of the end token of encoder input and text
   Token first_sentinel = -1;  // token id of the first sentinel, the next one is one less; -1: the last token of the vocabulary

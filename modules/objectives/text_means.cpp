@@ -15,7 +15,7 @@ std::vector<std::int32_t> TextMeans<T>::numbered() const {
   for (Index b = 0; b < s.batch; ++b)
     for (Index t = 0; t < s.seq_length; ++t) {
       const Index place = s.shared() ? s.place(t) : t, before = s.documents.packed() ? Index(s.documents.host[b * s.seq_length + t]) : place;
-      number.push_back(place < s.whole_length() ? std::int32_t(b * s.whole_length() + std::max<Index>(0, place - before)) : -1);
+      number.push_back(place < s.full_length() ? std::int32_t(b * s.full_length() + std::max<Index>(0, place - before)) : -1);
     }
   return number;
 }

@@ -22,7 +22,7 @@ class TextMeans {
   // The index of a text is the index of its first row in the unsharded micro-batch.
   Tensor1<const std::int32_t> index_texts();
   std::vector<std::int32_t> numbered() const;
-  Index most_texts() const { return a_.sequences.batch * a_.sequences.whole_length(); }
+  Index most_texts() const { return a_.sequences.batch * a_.sequences.full_length(); }
   void apply(Tensor1<const std::int32_t> text, Tensor2<T> x, Tensor2<T> y);
   Tensor2<A> sums_of(Tensor2<const T> all, Tensor1<const std::int32_t> text);
 

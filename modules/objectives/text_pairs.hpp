@@ -24,10 +24,10 @@ struct TextPairs {
   std::vector<Token> label_of_pair;    // 0, the column of the chosen text; ignored_label for an unused pair
   std::vector<double> reference = {};  // log-probability under the reference model, two per pair: chosen, rejected
 
-  Index room() const { return Index(label_of_pair.size()); }
+  Index capacity() const { return Index(label_of_pair.size()); }
   // Appends the pairs of another sequence.
   void append(const TextPairs& next) {
-    const Token texts = Token(2 * room());
+    const Token texts = Token(2 * capacity());
     for (const Token text : next.text_of_row) text_of_row.push_back(text < 0 ? text : texts + text);
     label_of_pair.insert(label_of_pair.end(), next.label_of_pair.begin(), next.label_of_pair.end());
     reference.insert(reference.end(), next.reference.begin(), next.reference.end());

@@ -17,9 +17,9 @@ constexpr const char* sums_purpose = "head: maximum logit and sums of each row";
 // Calls body(first, n) for blocks of block_rows rows, the last of which may be smaller.
 template <class Body>
 void for_blocks(Device& dev, Index rows, Index block_rows, const Body& body) {
-  const Index whole = rows / block_rows, rest = rows % block_rows;
-  for_equal(dev, whole, [&](Index i) { body(i * block_rows, block_rows); });
-  if (rest > 0) body(whole * block_rows, rest);
+  const Index full = rows / block_rows, rest = rows % block_rows;
+  for_equal(dev, full, [&](Index i) { body(i * block_rows, block_rows); });
+  if (rest > 0) body(full * block_rows, rest);
 }
 
 Parameter& output_matrix(const ModelConfig& c, const Output& output, Parameters& parameters) {
@@ -35,7 +35,7 @@ Parameter& output_matrix(const ModelConfig& c, const Output& output, Parameters&
 Parameter& declare_table_of_first_stage(const ModelConfig& c, Parameters& parameters) {
   parameters.begin_group();
   Parameter& w = parameters.declare(embedding_weight(c));
-  parameters.keep_whole();
+  parameters.keep_unsharded();
   w.tied = true;
   return w;
 }
@@ -56,11 +56,11 @@ namespace {
 ModelChain head_chain(const ModelConfig& c, const Output& output) {
   using S = TensorState;
   const Channels logits = by_units({{output.columns, 0}});
-  Operator matrix = product("logits", undivided(c.hidden_size), logits, {output.name}, true);
+  Operator matrix = gemm_operator("logits", undivided(c.hidden_size), logits, {output.name}, true);
   if (output.tied) matrix.weights[0].name = embedding_weight(c).name;
   const std::vector<InnerSum> sums{{{1, 1}, 1, 1, 0}, {{1, 1}, 2, 1, 0}};  // all-reduces of the maximum logit and of two sums
-  const Operator loss{"loss", logits, logits, {{S::whole, S::whole}, {S::units, S::units, WeightSplit::nowhere, sums}}};
-  return {.name = output.name, .operators = {matrix, loss}, .end = {S::whole, S::units}, .at_once = true};
+  const Operator loss{"loss", logits, logits, {{S::full, S::full}, {S::units, S::units, WeightSplit::nowhere, sums}}};
+  return {.name = output.name, .operators = {matrix, loss}, .end = {S::full, S::units}, .at_once = true};
 }
 
 }  // namespace
@@ -152,9 +152,9 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, Ten
   if (each && observer_ && !a.dev.dry_run()) observer_(logits);
   const Device::Purpose purpose(a.dev, sums_purpose);
   logits_top<A>(a.dev, logits, valid(), top);
-  a.tensor.whole().all_reduce(a.dev, top, Reduction::max);
+  a.tensor.full().all_reduce(a.dev, top, Reduction::max);
   logits_sums<A>(a.dev, logits, valid(), top, given.labels, first_token, sums);
-  a.tensor.whole().all_reduce(a.dev, flat(sums));
+  a.tensor.full().all_reduce(a.dev, flat(sums));
   cross_entropy<A>(a.dev, sums, top, given.labels, terms, losses);
   add_in_order(a.dev, losses, sum);
   if (trains) block_gradient(a, h, logits, top, sums, given, scale);
@@ -187,7 +187,7 @@ void VocabularyHead<T>::block_gradient(Pass& a, Tensor2<T> h, Tensor2<A> logits,
 template <class T>
 void VocabularyHead<T>::add_scores(Pass& a, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<A> found, std::span<RowScore> rows) {
   logits_argmax<A>(a.dev, logits, valid(), top, first_column(), found);
-  a.tensor.whole().all_reduce(a.dev, found, Reduction::max);
+  a.tensor.full().all_reduce(a.dev, found, Reduction::max);
   const auto here = to_host(a.dev, found);
   for (std::size_t r = 0; r < rows.size(); ++r) rows[r].likeliest = Token(-here[r]);
 }

@@ -5,7 +5,7 @@
 //   const auto x = frame.get(qkv);                backward
 //   frame.release(Phase::weight_gradients);       caller of the backward; the tensors are then gone
 // Activation checkpointing: tensors may be dropped after the forward and recomputed by a second forward, which asks for each whether it is wanted:
-//   frame.drop(RecomputeCost::product, output);          after the first forward: drops tensors of at most that recomputation cost, except the output
+//   frame.drop(RecomputeCost::gemm, output);             after the first forward: drops tensors of at most that recomputation cost, except the output
 //   frame.again();                                before the second forward
 //   const auto x = frame.put(qkv, rows, columns);
 //   if (frame.wants(qkv)) ...                     compute it, or its rows from frame.first_row_wanted(qkv) on
@@ -24,13 +24,13 @@ namespace gyr {
 
 // Cost of recomputing a tensor, in ascending order: elementwise pass, GEMM, attention or scan over tokens,
 // communication between ranks.
-enum class RecomputeCost { pass, product, mixing, sum };
+enum class RecomputeCost { pass, gemm, mixing, sum };
 
 // The two parts of a backward, in order. A tensor is kept until the end of the phase that needs it.
 enum class Phase { input_gradients, weight_gradients };
 
-// apart: each row of the tensor (a token) can be recomputed without the other rows.
-enum class Rows { together, apart };
+// split: each row of the tensor (a token) can be recomputed without the other rows.
+enum class RowSplit { full, split };
 
 // Identifies a saved tensor. The address of the key object is its identity, the name is for messages. The tensor is
 // needed until the end of phase `until`.
@@ -39,7 +39,7 @@ struct Key {
   const char* name;
   RecomputeCost recompute_cost = RecomputeCost::sum;
   Phase until = Phase::weight_gradients;
-  Rows rows = Rows::together;
+  RowSplit rows = RowSplit::full;
 };
 
 // Rows of x from `first` on; an empty tensor if there are none.
@@ -130,7 +130,7 @@ class Frame {
     bool wanted = true;
     void* data = nullptr;
     std::array<Index, 4> extents{};
-    Rows rows = Rows::together;
+    RowSplit rows = RowSplit::full;
     Index row_bytes = 0;
     Index first = 0;  // first row that a second forward recomputes in a tensor that is held
 

@@ -20,7 +20,7 @@ class Hook {
   virtual void micro_batch(int micro) = 0;
   // Rows of the micro-batch from `first_row` on, and this rank's columns of an activation of `columns` columns, as
   // one-dimensional boxes. The data are read before this returns.
-  virtual void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns, std::span<const Held>) = 0;
+  virtual void observe(Observed, const std::string& name, const AnyMatrix& values, Index first_row, Index columns, std::span<const Held>) = 0;
   // Called on every rank once weight gradients are reduced, before any weight changes.
   virtual void gradients_are_reduced() = 0;
 };

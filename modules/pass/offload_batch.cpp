@@ -17,13 +17,13 @@ void OffloadBatch::load(Frame& frame, const void* data) {
   ensure(load_at(frame, data), "{}: no saved tensor has the address that is to be offloaded", frame.name_);
 }
 
-void OffloadBatch::load(Frame& frame, double share, const void* but) {
+void OffloadBatch::load(Frame& frame, double fraction, const void* but) {
   for (std::size_t i = 0; i < frame.entries_.size(); ++i) {
     Frame::Entry& entry = frame.entries_[i];
     if (!entry.owned || entry.state != Frame::State::held || entry.data == but || entry.bytes() == 0) continue;
     Index rows = entry.extents[0];
-    if (entry.rows == Rows::apart && share < 1) {
-      rows = Index(double(rows) * share) / row_block * row_block;
+    if (entry.rows == RowSplit::split && fraction < 1) {
+      rows = Index(double(rows) * fraction) / row_block * row_block;
       entry.first = rows;
       needs_forward_ = true;
     }
@@ -31,7 +31,7 @@ void OffloadBatch::load(Frame& frame, double share, const void* but) {
     else carried_.push_back({&frame, i, rows * entry.row_bytes, entry.data});
   }
   for (const auto& nested : frame.nested_)
-    if (nested) load(*nested, share, but);
+    if (nested) load(*nested, fraction, but);
 }
 
 void OffloadBatch::leave() {
@@ -49,11 +49,11 @@ void OffloadBatch::reallocate() {
   }
 }
 
-void OffloadBatch::settle(Frame& frame) const {
+void OffloadBatch::restore(Frame& frame) const {
   for (Frame::Entry& entry : frame.entries_)
     if (!entry.owned && entry.data) entry.data = moved(entry.data);
   for (const auto& nested : frame.nested_)
-    if (nested) settle(*nested);
+    if (nested) restore(*nested);
 }
 
 void* OffloadBatch::moved(void* data) const {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Offloading of saved activations: tensors of frames are copied elsewhere, their memory is freed, and later they return to other addresses. The
 // caller copies the bytes and decides where they are kept (host memory, for example).
-//   batch.load(frame, share, output);    after a forward: selects the tensors; the caller copies the bytes of items()
+//   batch.load(frame, fraction, output); after a forward: selects the tensors; the caller copies the bytes of items()
 //   batch.leave();                       after these copies have completed: frees the memory
 //   batch.reallocate();                   allocates memory again; the caller copies the bytes of items() back
-//   batch.settle(frame);                 updates pointers to the tensors that have moved
+//   batch.restore(frame);                updates pointers to the tensors that have moved
 #pragma once
 
 #include "modules/pass/frame.hpp"
@@ -21,13 +21,13 @@ class OffloadBatch {
   // Selects the one tensor at this address, in this frame or a nested one.
   void load(Frame&, const void* data);
   // Selects all tensors that the frame and nested frames hold, except the one at `but`. Of a tensor whose rows can be
-  // recomputed independently, only the first rows are offloaded: the fraction `share`, rounded down to a multiple of
+  // recomputed independently, only the first rows are offloaded: `fraction` of them, rounded down to a multiple of
   // row_block. A second forward recomputes the other rows.
-  void load(Frame&, double share, const void* but);
+  void load(Frame&, double fraction, const void* but);
   void leave();
   void reallocate();
   // Updates tensors of the frame and of nested frames that refer to an offloaded tensor or a part of it.
-  void settle(Frame&) const;
+  void restore(Frame&) const;
   // New address of data that was at this address before the offload. Addresses of other data are returned unchanged.
   void* moved(void* data) const;
 

@@ -23,17 +23,17 @@ struct StreamRows {
   int parts = 1, part = 0;
 
   bool split() const { return parts > 1; }
-  Index share() const { return (rows + parts - 1) / parts; }
-  Index padded() const { return parts * share(); }
-  Index first() const { return std::min(rows, part * share()); }
-  Index count() const { return std::min(rows, (part + 1) * share()) - first(); }
+  Index rows_per_part() const { return (rows + parts - 1) / parts; }
+  Index padded() const { return parts * rows_per_part(); }
+  Index first() const { return std::min(rows, part * rows_per_part()); }
+  Index count() const { return std::min(rows, (part + 1) * rows_per_part()) - first(); }
 };
 
-// Expert-parallel ranks; null if every rank has all experts. `room`: capacity of each rank's receive buffer in
+// Expert-parallel ranks; null if every rank has all experts. `capacity_factor`: capacity of each rank's receive buffer in
 // multiples of balanced routing; 0: capacity for any routing.
 struct ExpertRanks {
   Communicator* ranks = nullptr;
-  double room = 0;
+  double capacity_factor = 0;
 };
 
 // Encoder output in the rows that this rank keeps, or a table of relative position biases. `gradient` accumulates its
@@ -89,7 +89,7 @@ struct Pass {
     const Index rows = sequences.rows();
     const Rotation<A> table{scratch<A>("RoPE cosines of rows", rows, rotary_dim / 2), scratch<A>("RoPE sines of rows", rows, rotary_dim / 2)};
     rope_table_of_rows<A>(dev, rope_theta, scaling, sequences.positions, sequences.lengths, table);
-    return {table, sequences.row_numbers};
+    return {table, sequences.row_indices};
   }
 
   // Scratch memory until the end of the scope.
@@ -103,33 +103,33 @@ struct Pass {
 
   // Passes an activation to the hook, if there is one. Its columns are sharded over the tensor-parallel ranks like the
   // rows or columns of weight `like`.
-  void show(const std::string& name, const char* what, const AnyMatrix& numbers, const Parameter& like) const {
+  void show(const std::string& name, const char* what, const AnyMatrix& values, const Parameter& like) const {
     if (!hook) return;
     const int dim = like.weight.sharding(Axis::tensor)->dim;
     std::vector<Held> columns = like.held.boxes;
     for (Held& held : columns) held.box = {{held.box.first[dim]}, {held.box.count[dim]}}, held.local = {held.local[dim]};
-    observe(Observed::activation, name + what, numbers, 0, like.weight.shape[dim], columns);
+    observe(Observed::activation, name + what, values, 0, like.weight.shape[dim], columns);
   }
   // Same for rows of the residual stream, or of its gradient.
-  void show(Observed observed, const std::string& name, AnyMatrix numbers) const {
+  void show(Observed observed, const std::string& name, AnyMatrix values) const {
     if (!hook) return;
-    Held whole{{{0}, {numbers.columns}}, {0}, {}};
-    if (!stream.split()) whole.copies[Axis::tensor] = {tensor.size(), tensor.rank()};
-    numbers.rows = stream.count();
-    observe(observed, name, numbers, stream.first(), numbers.columns, {&whole, 1});
+    Held full{{{0}, {values.columns}}, {0}, {}};
+    if (!stream.split()) full.copies[Axis::tensor] = {tensor.size(), tensor.rank()};
+    values.rows = stream.count();
+    observe(observed, name, values, stream.first(), values.columns, {&full, 1});
   }
 
  private:
   // With context parallelism, passes block by block, each with its position in the unsharded batch and without padding.
-  void observe(Observed observed, const std::string& name, const AnyMatrix& numbers, Index first, Index width, std::span<const Held> columns) const {
-    if (!sequences.shared()) return hook->observe(observed, name, numbers, first, width, columns);
+  void observe(Observed observed, const std::string& name, const AnyMatrix& values, Index first, Index width, std::span<const Held> columns) const {
+    if (!sequences.shared()) return hook->observe(observed, name, values, first, width, columns);
     const Index length = sequences.block_length();
     for (Index block = 0; block < sequences.batch * sequences.blocks(); ++block) {
-      const Index begin = std::max(first, block * length), end = std::min(first + numbers.rows, (block + 1) * length);
+      const Index begin = std::max(first, block * length), end = std::min(first + values.rows, (block + 1) * length);
       if (begin >= end) continue;
       const Index sequence = begin / sequences.seq_length, token = sequences.place(begin % sequences.seq_length);
-      const Index count = std::min(end - begin, sequences.whole - token);
-      if (count > 0) hook->observe(observed, name, rows(numbers, begin - first, count), sequence * sequences.whole + token, width, columns);
+      const Index count = std::min(end - begin, sequences.full_tokens - token);
+      if (count > 0) hook->observe(observed, name, rows(values, begin - first, count), sequence * sequences.full_tokens + token, width, columns);
     }
   }
 };

@@ -27,7 +27,9 @@ TokenPlaces SequenceLayout::places() const {
 std::vector<std::int32_t> positions_of(const SequenceLayout& s, std::span<const std::int32_t> packed) {
   ensure(packed.empty() || Index(packed.size()) == s.rows(), "{} positions for {} rows", packed.size(), s.rows());
   std::vector<std::int32_t> positions(packed.begin(), packed.end());
-  const auto place = [&](Index t) { return s.whole > 0 ? std::min(s.place(t), s.whole - 1) : s.place(t); };  // padding may have any position
+  const auto place = [&](Index t) {
+    return s.full_tokens > 0 ? std::min(s.place(t), s.full_tokens - 1) : s.place(t);
+  };  // padding may have any position
   if (packed.empty())
     for (Index b = 0; b < s.batch; ++b)
       for (Index t = 0; t < s.seq_length; ++t) positions.push_back(std::int32_t(s.past_of(b) + place(t)));

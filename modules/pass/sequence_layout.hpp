@@ -27,17 +27,17 @@ struct SequenceLayout {
   std::vector<Index> past = {};     // (batch) tokens already in the KV cache; empty: none
   SequenceOrder order = SequenceOrder::contiguous;
   Index ranks = 1, rank = 0;  // context-parallel ranks that share each sequence, and this rank's index
-  Index whole = 0;            // tokens of a sequence on all ranks, without padding; 0: sequences are not shared
+  Index full_tokens = 0;      // tokens of a sequence on all ranks, without padding; 0: sequences are not shared
   ContextMode mode = ContextMode::ring;
   Tensor1<const std::int32_t> positions = {};  // (rows) position of each row in its sequence or document, in device memory
   Documents documents = {};                    // document positions of the rows; empty: no sequence has packed documents
   // Only if RoPE frequencies depend on the sequence length: tokens of each row's sequence, the past included, or of its
   // document; and the row numbers 0 to rows - 1. Both are in device memory.
-  Tensor1<const std::int32_t> lengths = {}, row_numbers = {};
+  Tensor1<const std::int32_t> lengths = {}, row_indices = {};
 
   Index rows() const { return batch * seq_length; }
   bool shared() const { return ranks > 1; }
-  Index whole_length() const { return shared() ? whole : seq_length; }  // number of tokens of a sequence on all ranks, without padding
+  Index full_length() const { return shared() ? full_tokens : seq_length; }  // number of tokens of a sequence on all ranks, without padding
   // Number of blocks of contiguous tokens that a rank has of every sequence. All blocks have the same length.
   Index blocks() const { return order == SequenceOrder::zigzag && shared() ? 2 : 1; }
   Index block_length() const { return seq_length / blocks(); }
@@ -48,10 +48,10 @@ struct SequenceLayout {
   Index place(Index t) const;
   // The same for all rows, in the form that kernels use.
   TokenPlaces places() const;
-  // True if this rank computes attention for queries of other ranks. whole_documents then has the documents of the
+  // True if this rank computes attention for queries of other ranks. full_documents then has the documents of the
   // tokens of all ranks, in sequence order.
   bool computes_for_other_ranks() const { return shared() && mode != ContextMode::ring; }
-  Documents whole_documents = {};
+  Documents full_documents = {};
   // Decoder: for each row, the counts of visible encoder tokens before and after the index that equals the row's own
   // position; empty: all encoder tokens are visible.
   Documents visible_encoder_range = {};

@@ -23,7 +23,7 @@ class AllRows {
   // Starts the all-gather that fills rows() with the rows of every rank. Only the first call communicates.
   Event start_gather() {
     if (!pass_.stream.split() || std::exchange(gathered_, true)) return {};
-    return pass_.tensor.whole().start_all_gather<T>(pass_.dev, flat(mine_), flat(padded_));
+    return pass_.tensor.full().start_all_gather<T>(pass_.dev, flat(mine_), flat(padded_));
   }
   Tensor2<T> gather() {
     start_gather().device_wait(pass_.dev);
@@ -32,10 +32,10 @@ class AllRows {
   // Reduce-scatter, or all-reduce without sequence parallelism: mine = this rank's rows of the sum of rows() over all
   // ranks.
   Event start_reduce() const {
-    if (!pass_.stream.split()) return pass_.tensor.whole().start_all_reduce(pass_.dev, flat(mine_));
+    if (!pass_.stream.split()) return pass_.tensor.full().start_all_reduce(pass_.dev, flat(mine_));
     const Index rows = pass_.stream.rows;
     if (const Index padding = pass_.stream.padded() - rows; padding > 0) fill<T>(pass_.dev, flat(gyr::rows(padded_, rows, padding)), 0);
-    return pass_.tensor.whole().start_reduce_scatter<T>(pass_.dev, flat(padded_), flat(mine_));
+    return pass_.tensor.full().start_reduce_scatter<T>(pass_.dev, flat(padded_), flat(mine_));
   }
   void reduce() const { start_reduce().device_wait(pass_.dev); }
 

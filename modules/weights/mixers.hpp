@@ -11,11 +11,11 @@ namespace gyr {
 struct Mixers {
   Span attention = {0, 0}, ssm = {0, 0};
 
-  static Mixers together() { return {}; }
+  static Mixers all_ranks() { return {}; }
   // The first `attention` of `ranks` ranks compute the attention, the others the SSM.
-  static Mixers apart(int attention, int ranks) { return {{0, attention}, {attention, ranks}}; }
-  bool are_apart() const { return attention.size() > 0; }
-  // The team of a rank, if are_apart().
+  static Mixers separate(int attention, int ranks) { return {{0, attention}, {attention, ranks}}; }
+  bool are_separate() const { return attention.size() > 0; }
+  // The team of a rank, if are_separate().
   const Span& team_of(Index rank) const { return rank < attention.last ? attention : ssm; }
 };
 

@@ -13,36 +13,36 @@ namespace gyr {
 namespace {
 
 constexpr std::array<std::string_view, tensor_states> state_names{"whole", "shared", "rows", "units", "partial"};
-constexpr std::array<std::string_view, 3> cut_names{"", "by outputs", "by inputs"};
+constexpr std::array<std::string_view, 3> split_names{"", "by outputs", "by inputs"};
 
 using S = TensorState;
 
 constexpr std::array all_moves{
-    LayoutMove{S::whole, S::shared, Act::keep, Act::sum},       LayoutMove{S::whole, S::rows, Act::take, Act::gather},
-    LayoutMove{S::whole, S::units, Act::take, Act::gather},     LayoutMove{S::whole, S::partial, Act::once, Act::keep},
-    LayoutMove{S::shared, S::whole, Act::keep, Act::once},      LayoutMove{S::shared, S::rows, Act::take, Act::pad},
-    LayoutMove{S::shared, S::units, Act::take, Act::pad},       LayoutMove{S::rows, S::whole, Act::gather, Act::take},
+    LayoutMove{S::full, S::shared, Act::keep, Act::sum},        LayoutMove{S::full, S::rows, Act::take, Act::gather},
+    LayoutMove{S::full, S::units, Act::take, Act::gather},      LayoutMove{S::full, S::partial, Act::once, Act::keep},
+    LayoutMove{S::shared, S::full, Act::keep, Act::once},       LayoutMove{S::shared, S::rows, Act::take, Act::pad},
+    LayoutMove{S::shared, S::units, Act::take, Act::pad},       LayoutMove{S::rows, S::full, Act::gather, Act::take},
     LayoutMove{S::rows, S::shared, Act::gather, Act::scatter},  LayoutMove{S::rows, S::partial, Act::pad, Act::take},
-    LayoutMove{S::units, S::whole, Act::gather, Act::take},     LayoutMove{S::units, S::shared, Act::gather, Act::scatter},
-    LayoutMove{S::units, S::partial, Act::pad, Act::take},      LayoutMove{S::partial, S::whole, Act::sum, Act::keep},
+    LayoutMove{S::units, S::full, Act::gather, Act::take},      LayoutMove{S::units, S::shared, Act::gather, Act::scatter},
+    LayoutMove{S::units, S::partial, Act::pad, Act::take},      LayoutMove{S::partial, S::full, Act::sum, Act::keep},
     LayoutMove{S::partial, S::rows, Act::scatter, Act::gather}, LayoutMove{S::partial, S::units, Act::scatter, Act::gather},
 };
 
-bool whole_units(const Run& run, int ranks) { return run.units == 0 || run.units % ranks == 0 || ranks % run.units == 0; }
+bool divides_units(const Run& run, int ranks) { return run.units == 0 || run.units % ranks == 0 || ranks % run.units == 0; }
 
 // Number of ranks that hold the same unit, or parts of it.
 int ranks_of_unit(const Run& run, int ranks) { return int(std::max<Index>(1, ranks / run.units)); }
 
-Index elements_of(const OperatorWeight& w, WeightSplit cut, int ranks) {
+Index elements_of(const OperatorWeight& w, WeightSplit split, int ranks) {
   Coordinates at;
   at[Axis::tensor].ranks = ranks;
-  return w.alike * elements(place({w.name, w.shape, w.shardings(cut), zeros()}, at).shape);
+  return w.alike * elements(place({w.name, w.shape, w.shardings(split), zeros()}, at).shape);
 }
 
 // Elements of a row of a tensor, summed over all ranks.
-Index numbers_of(const Channels& c, TensorState state, int ranks) {
+Index row_elements(const Channels& c, TensorState state, int ranks) {
   if (state == S::rows) return c.width;
-  return ranks * (state == S::units ? share_of(c, ranks) : c.width);
+  return ranks * (state == S::units ? channels_per_rank(c, ranks) : c.width);
 }
 
 void add(std::vector<RowTransfer>& transfers, const RowTransfer& t) {
@@ -107,17 +107,17 @@ std::vector<LayoutStep> steps_of(const Operator& op, int number, const LayoutRul
 Ways ways_of(const OperatorChain& chain, const Channels& begin, const LayoutRules& rules) {
   Ways ways;
   for (int state = 0; state < tensor_states; ++state)
-    if (TensorState(state) != S::units || can_share(begin, rules.ranks)) ways[state][state] = ChainLayout{};
+    if (TensorState(state) != S::units || can_divide(begin, rules.ranks)) ways[state][state] = ChainLayout{};
   apply_moves(ways, begin, chain, rules);
   for (std::size_t i = 0; i < chain.size(); ++i) {
-    Ways behind;
+    Ways after;
     for (const LayoutStep& step : steps_of(chain[i], int(i), rules)) {
       LayoutCost cost = cost_of(step, chain, rules);
       for (const ChainLayout& branch : step.branches) cost = cost + branch.cost;
       for (int from = 0; from < tensor_states; ++from)
-        if (const auto& before = ways[from][int(step.in)]) keep_cheaper(behind[from][int(step.out)], *before, step, cost);
+        if (const auto& before = ways[from][int(step.in)]) keep_cheaper(after[from][int(step.out)], *before, step, cost);
     }
-    ways = std::move(behind);
+    ways = std::move(after);
     apply_moves(ways, chain[i].out, chain, rules);
   }
   return ways;
@@ -126,7 +126,7 @@ Ways ways_of(const OperatorChain& chain, const Channels& begin, const LayoutRule
 }  // namespace
 
 std::string_view name_of(TensorState state) { return state_names[std::size_t(state)]; }
-std::string_view name_of(WeightSplit cut) { return cut_names[std::size_t(cut)]; }
+std::string_view name_of(WeightSplit split) { return split_names[std::size_t(split)]; }
 std::span<const LayoutMove> moves() { return all_moves; }
 
 Channels by_units(std::vector<Run> units) {
@@ -135,26 +135,26 @@ Channels by_units(std::vector<Run> units) {
   return c;
 }
 
-bool can_share(const Channels& c, int ranks) {
-  return !c.units.empty() && std::all_of(c.units.begin(), c.units.end(), [&](const Run& run) { return whole_units(run, ranks); });
+bool can_divide(const Channels& c, int ranks) {
+  return !c.units.empty() && std::all_of(c.units.begin(), c.units.end(), [&](const Run& run) { return divides_units(run, ranks); });
 }
 
-Index share_of(const Channels& c, int ranks) {
+Index channels_per_rank(const Channels& c, int ranks) {
   Coordinates at;
   at[Axis::tensor].ranks = ranks;
   return place({"channels", {c.width}, by_rows(c.units), zeros()}, at).shape[0];
 }
 
-bool in_equal_parts(const Channels& c, int ranks) { return can_share(c, ranks) && share_of(c, ranks) * ranks == c.width; }
+bool in_equal_parts(const Channels& c, int ranks) { return can_divide(c, ranks) && channels_per_rank(c, ranks) * ranks == c.width; }
 
-Shardings OperatorWeight::shardings(WeightSplit cut) const {
-  if (cut == WeightSplit::outputs && !outputs.empty()) return {{Axis::tensor, output_dim, outputs}};
-  if (cut == WeightSplit::inputs && !inputs.empty()) return {{Axis::tensor, input_dim, inputs}};
+Shardings OperatorWeight::shardings(WeightSplit split) const {
+  if (split == WeightSplit::outputs && !outputs.empty()) return {{Axis::tensor, output_dim, outputs}};
+  if (split == WeightSplit::inputs && !inputs.empty()) return {{Axis::tensor, input_dim, inputs}};
   return replicated();
 }
 
-Operator product(std::string name, const Channels& in, const Channels& out, const std::vector<std::string>& weights, bool bias) {
-  Operator op{std::move(name), in, out, {{S::whole, S::whole}, {S::shared, S::shared}, {S::rows, S::rows}}};
+Operator gemm_operator(std::string name, const Channels& in, const Channels& out, const std::vector<std::string>& weights, bool bias) {
+  Operator op{std::move(name), in, out, {{S::full, S::full}, {S::shared, S::shared}, {S::rows, S::rows}}};
   if (!out.units.empty()) op.passages.push_back({S::shared, S::units, WeightSplit::outputs});
   if (!in.units.empty()) op.passages.push_back({S::units, S::partial, WeightSplit::inputs});
   ensure(weights.size() == 1 || weights.size() == out.units.size(), "{}: {} weights for {} runs", op.name, weights.size(), out.units.size());
@@ -169,7 +169,7 @@ Operator product(std::string name, const Channels& in, const Channels& out, cons
 }
 
 Operator over_rows(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights) {
-  return {std::move(name), in, out, {{S::whole, S::whole}, {S::shared, S::shared}, {S::rows, S::rows}}, std::move(weights)};
+  return {std::move(name), in, out, {{S::full, S::full}, {S::shared, S::shared}, {S::rows, S::rows}}, std::move(weights)};
 }
 
 Operator over_units(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights, std::vector<InnerSum> sums) {
@@ -179,7 +179,7 @@ Operator over_units(std::string name, const Channels& in, const Channels& out, s
 }
 
 Operator over_tokens(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights) {
-  return {std::move(name), in, out, {{S::whole, S::whole}, {S::shared, S::shared}, {S::units, S::units, WeightSplit::outputs}}, std::move(weights)};
+  return {std::move(name), in, out, {{S::full, S::full}, {S::shared, S::shared}, {S::units, S::units, WeightSplit::outputs}}, std::move(weights)};
 }
 
 Operator sum_of(std::string name, std::vector<OperatorChain> branches, const Channels& all) {
@@ -193,11 +193,11 @@ LayoutCost operator+(const LayoutCost& a, const LayoutCost& b) {
 }
 
 std::optional<LayoutStep> step_of(const OperatorPassage& p, const Operator& op, int number, const LayoutRules& rules) {
-  if ((p.in == S::units && !can_share(op.in, rules.ranks)) || (p.out == S::units && !can_share(op.out, rules.ranks))) return {};
-  LayoutStep step{.op = number, .in = p.in, .out = p.out, .cut = p.cut};
+  if ((p.in == S::units && !can_divide(op.in, rules.ranks)) || (p.out == S::units && !can_divide(op.out, rules.ranks))) return {};
+  LayoutStep step{.op = number, .in = p.in, .out = p.out, .split = p.split};
   for (const InnerSum& sum : p.sums) {
     const int among = ranks_of_unit(sum.units, rules.ranks);
-    const RowTransfer t{Operation::all_reduce, sum.numbers * sum.units.units * among / rules.ranks, among, true};
+    const RowTransfer t{Operation::all_reduce, sum.elements * sum.units.units * among / rules.ranks, among, true};
     for (int i = 0; i < sum.forward; ++i) add(step.forward, t);
     for (int i = 0; i < sum.backward; ++i) add(step.backward, t);
   }
@@ -206,7 +206,7 @@ std::optional<LayoutStep> step_of(const OperatorPassage& p, const Operator& op, 
 
 std::optional<LayoutStep> step_of(const LayoutMove& move, const Channels& channels, const LayoutRules& rules) {
   const bool of_units = move.from == S::units || move.to == S::units, parts = communicates(move.forward) || communicates(move.backward);
-  if (of_units && !(parts ? in_equal_parts(channels, rules.ranks) : can_share(channels, rules.ranks))) return {};
+  if (of_units && !(parts ? in_equal_parts(channels, rules.ranks) : can_divide(channels, rules.ranks))) return {};
   LayoutStep step{.in = move.from, .out = move.to, .move_forward = move.forward, .move_backward = move.backward};
   add(step.forward, move.forward, channels.width, rules.ranks);
   add(step.backward, move.backward, channels.width, rules.ranks);
@@ -223,11 +223,11 @@ LayoutCost cost_of(const LayoutStep& step, const OperatorChain& chain, const Lay
     return cost;
   }
   const Operator& op = chain[step.op];
-  cost.kept = op.branches.empty() ? numbers_of(op.out, step.out, rules.ranks) : 0;
+  cost.kept = op.branches.empty() ? row_elements(op.out, step.out, rules.ranks) : 0;
   for (const OperatorWeight& w : op.weights) {
-    const Index each = elements_of(w, step.cut, rules.ranks);
+    const Index each = elements_of(w, step.split, rules.ranks);
     cost.held += rules.ranks * each;
-    if (rules.ranks > 1 && (step.in == S::shared || step.in == S::rows) && step.cut == WeightSplit::nowhere) cost.summed += rules.ranks * each;
+    if (rules.ranks > 1 && (step.in == S::shared || step.in == S::rows) && step.split == WeightSplit::nowhere) cost.summed += rules.ranks * each;
   }
   return cost;
 }

@@ -21,13 +21,13 @@
 namespace gyr {
 
 // State of a tensor and of its gradient on the tensor-parallel ranks:
-//   whole    every rank has all of the tensor and all of the gradient
+//   full     every rank has all of the tensor and all of the gradient
 //   shared   every rank has all of the tensor and a partial sum of the gradient: input of sharded operators
 //   rows     every rank has its shard of the rows of both (sequence parallel)
 //   units    every rank has some units (heads, channels) of both; if there are fewer units than ranks, neighbouring ranks hold the same unit and
 //            their gradients are summed
 //   partial  every rank has a partial sum of the tensor and all of the gradient
-enum class TensorState { whole, shared, rows, units, partial };
+enum class TensorState { full, shared, rows, units, partial };
 inline constexpr int tensor_states = 5;
 std::string_view name_of(TensorState);
 
@@ -38,29 +38,29 @@ struct Channels {
 };
 inline Channels undivided(Index width) { return {width, {}}; }
 Channels by_units(std::vector<Run> units);
-// can_share: true if the units of each run can be distributed evenly over the ranks. share_of: channels per rank.
+// can_divide: true if the units of each run can be distributed evenly over the ranks. channels_per_rank: channels per rank.
 // in_equal_parts: true if the shards are equally large and disjoint.
-bool can_share(const Channels&, int ranks);
-Index share_of(const Channels&, int ranks);
+bool can_divide(const Channels&, int ranks);
+Index channels_per_rank(const Channels&, int ranks);
 bool in_equal_parts(const Channels&, int ranks);
 
 // Collective operation on one row of a tensor.
 struct RowTransfer {
   Operation operation;
-  Index numbers;      // number of elements of a full row of the tensor
+  Index elements;     // number of elements of a full row of the tensor
   int ranks;          // number of ranks that take part in the collective
   bool wide = false;  // true: elements have the accumulator's precision
 
   // handed_over: elements that one rank passes to the collective. sent: elements that all of its ranks send in total
   // with ring algorithms.
-  double handed_over() const { return operation == Operation::all_gather ? double(numbers) / ranks : double(numbers); }
-  Index sent() const { return (operation == Operation::all_reduce ? 2 : 1) * numbers * (ranks - 1); }
+  double handed_over() const { return operation == Operation::all_gather ? double(elements) / ranks : double(elements); }
+  Index sent() const { return (operation == Operation::all_reduce ? 2 : 1) * elements * (ranks - 1); }
 };
 
 // All-reduce within an operator, over the ranks among which a unit (head or group) is split.
 struct InnerSum {
   Run units;
-  Index numbers;          // number of all-reduced elements per unit (head or group)
+  Index elements;         // number of all-reduced elements per unit (head or group)
   int forward, backward;  // number of all-reduces in forward and in backward
 };
 
@@ -70,7 +70,7 @@ std::string_view name_of(WeightSplit);
 // Input state and output state of an operator, and how its weights are sharded in this case.
 struct OperatorPassage {
   TensorState in, out;
-  WeightSplit cut = WeightSplit::nowhere;
+  WeightSplit split = WeightSplit::nowhere;
   std::vector<InnerSum> sums = {};
 };
 
@@ -100,7 +100,7 @@ struct Operator {
 // GEMM y = x w' + b: unsharded, sharded by outputs (column parallel) or sharded by inputs (row parallel), as far as
 // both have units. Weights NAME.weight and, with a bias, NAME.bias: one for each run of the outputs, or one for all of
 // them.
-Operator product(std::string name, const Channels& in, const Channels& out, const std::vector<std::string>& weights, bool bias = false);
+Operator gemm_operator(std::string name, const Channels& in, const Channels& out, const std::vector<std::string>& weights, bool bias = false);
 // Operator that works on one row at a time, over all channels, for example a norm.
 Operator over_rows(std::string name, const Channels& in, const Channels& out, std::vector<OperatorWeight> weights = {});
 // Operator that works elementwise or within units. `sums`: all-reduces that it needs if its units are sharded.
@@ -143,7 +143,7 @@ struct ChainLayout;
 struct LayoutStep {
   int op = -1;  // index of the operator in the chain; -1: a move
   TensorState in, out;
-  WeightSplit cut = WeightSplit::nowhere;
+  WeightSplit split = WeightSplit::nowhere;
   Act move_forward = Act::keep, move_backward = Act::keep;
   std::vector<RowTransfer> forward = {}, backward = {};
   std::vector<ChainLayout> branches = {};

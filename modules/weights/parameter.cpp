@@ -18,12 +18,12 @@ Index aligned(Index n, Index grain = alignment) { return (n + grain - 1) / grain
 }  // namespace
 
 Piece Parameter::kept_value() const {
-  return value_is_cut_ ? Piece{{kept_value_, dtype_, updated().size()}, updated()} : Piece{value(), {0, size()}};
+  return value_is_sharded_ ? Piece{{kept_value_, dtype_, updated().size()}, updated()} : Piece{value(), {0, size()}};
 }
 
 Piece Parameter::kept_gradient() const {
   const DType wide = accumulator_of(dtype_);
-  return gradient_is_cut_ ? Piece{{kept_gradient_, wide, updated().size()}, updated()} : Piece{{gradient_, wide, size()}, {0, size()}};
+  return gradient_is_sharded_ ? Piece{{kept_gradient_, wide, updated().size()}, updated()} : Piece{{gradient_, wide, size()}, {0, size()}};
 }
 
 Parameter& Parameters::declare(Weight weight, Fit fit) {
@@ -66,7 +66,7 @@ void Parameters::begin_group() {
   groups_.push_back({all_.size()});
 }
 
-void Parameters::keep_whole() { groups_.back().whole = true; }
+void Parameters::keep_unsharded() { groups_.back().unsharded = true; }
 
 Span Parameters::parameters_of(const Span& groups) const {
   const auto begin = [&](Index group) { return group < Index(groups_.size()) ? Index(groups_[group].first) : Index(all_.size()); };
@@ -83,11 +83,11 @@ int Parameters::bucket_of(int group) const {
 // Team weights do not count towards the size of a bucket, so that buckets are the same on all ranks.
 void Parameters::make_buckets(Index bucket_bytes) {
   Index bytes = bucket_bytes;
-  bool alone = true;
+  bool single = true;
   for (Index group = Index(groups_.size()) - 1; group >= 0; --group) {
-    const bool whole = groups_[group].whole;
-    if (bytes >= bucket_bytes || whole || alone) buckets_.push_back({{group, group + 1}, whole, {}}), bytes = 0;
-    alone = whole;
+    const bool unsharded = groups_[group].unsharded;
+    if (bytes >= bucket_bytes || unsharded || single) buckets_.push_back({{group, group + 1}, unsharded, {}}), bytes = 0;
+    single = unsharded;
     buckets_.back().groups.first = group;
     const Span range = parameters_of({group, group + 1});
     for (Index i = range.first; i < range.last; ++i)
@@ -110,7 +110,7 @@ WeightSection Parameters::section(const Bucket& bucket, WeightSection s, int num
       continue;
     if (std::exchange(cluster, p.cluster_) != p.cluster_) s.size = aligned(s.size), s.gradient_size = aligned(s.gradient_size);
     p.section_ = number;
-    p.cut_.offset = s.size, p.gradient_offset_ = s.gradient_size;
+    p.flat_shard_.offset = s.size, p.gradient_offset_ = s.gradient_size;
     s.size += p.size();
     if (p.trained || over_.level != Shard::none) s.gradient_size += p.size();
   }
@@ -140,7 +140,7 @@ void Parameters::place(Bucket& bucket) {
     Parameter& p = *all_[i];
     if (in_int8(p)) continue;
     const WeightSection& s = bucket.sections[p.section_];
-    p.cut_.extent = s.size, p.cut_.parts = s.ranks.ranks, p.part_ = s.ranks.rank;
+    p.flat_shard_.extent = s.size, p.flat_shard_.parts = s.ranks.ranks, p.part_ = s.ranks.rank;
     p.kept_offset_ = s.kept_gradients + std::max<Index>(0, p.gradient_offset_ - s.ranks.rank * s.kept_gradient_size());
   }
 }
@@ -180,33 +180,33 @@ void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
 
 // Number of buffers that ZeRO-sharded buckets take in turn: 2, or 1 if there is only one such bucket.
 int Parameters::buffers() const {
-  const auto turning = std::count_if(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return !b.kept_whole; });
-  return int(std::min<std::ptrdiff_t>(turning, 2));
+  const auto sharing_buffers = std::count_if(buckets_.begin(), buckets_.end(), [](const Bucket& b) { return !b.kept_unsharded; });
+  return int(std::min<std::ptrdiff_t>(sharing_buffers, 2));
 }
 
 // Allocates all values, or with ZeRO-3 this rank's shards, the buckets that stay unsharded, and buffers for the other
 // buckets.
 void Parameters::allocate_values(Arena& arena) {
-  const bool cut = shard() == Shard::weights;
-  values_.narrow = take(arena, dtype_, cut ? kept_narrow_extent_ : narrow_extent_);
-  values_.wide = take(arena, accumulator_of(dtype_), cut ? kept_wide_extent_ : wide_extent_);
-  whole_values_.resize(buckets_.size());
-  if (cut) {
+  const bool sharded = shard() == Shard::weights;
+  values_.narrow = take(arena, dtype_, sharded ? kept_narrow_extent_ : narrow_extent_);
+  values_.wide = take(arena, accumulator_of(dtype_), sharded ? kept_wide_extent_ : wide_extent_);
+  unsharded_values_.resize(buckets_.size());
+  if (sharded) {
     Index narrow_most = 0, wide_most = 0;
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       Index narrow = 0, wide = 0;
       for (const WeightSection& s : buckets_[b].sections) (s.wide ? wide : narrow) += s.size;
-      if (buckets_[b].kept_whole) whole_values_[b] = {take(arena, dtype_, narrow), take(arena, accumulator_of(dtype_), wide)};
+      if (buckets_[b].kept_unsharded) unsharded_values_[b] = {take(arena, dtype_, narrow), take(arena, accumulator_of(dtype_), wide)};
       else narrow_most = std::max(narrow_most, narrow), wide_most = std::max(wide_most, wide);
     }
     for (int i = 0; i < buffers(); ++i) value_buffers_[i] = {take(arena, dtype_, narrow_most), take(arena, accumulator_of(dtype_), wide_most)};
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     bind_values(int(b), 0);
-    if (!cut) continue;
+    if (!sharded) continue;
     for_each_in(int(b), [&](Parameter& p, const WeightSection& s) {
-      const Index begin = s.kept_values + std::max<Index>(0, p.cut_.offset - p.part_ * p.cut_.each());
-      p.value_is_cut_ = true;
+      const Index begin = s.kept_values + std::max<Index>(0, p.flat_shard_.offset - p.part_ * p.flat_shard_.each());
+      p.value_is_sharded_ = true;
       p.kept_value_ = rows(s.wide ? values_.wide : values_.narrow, begin, p.updated().size()).data;
     });
   }
@@ -249,14 +249,14 @@ void Parameters::quantize_loaded(Device& dev, const Parameter& p) {
 
 void Parameters::allocate_gradients(Arena& arena) {
   const DType wide = accumulator_of(dtype_);
-  const bool cut = shard() >= Shard::gradients;
-  gradients_ = take(arena, wide, cut ? kept_extent() : extent_);
-  whole_gradients_.resize(buckets_.size());
-  if (cut) {
+  const bool sharded = shard() >= Shard::gradients;
+  gradients_ = take(arena, wide, sharded ? kept_extent() : extent_);
+  unsharded_gradients_.resize(buckets_.size());
+  if (sharded) {
     Index most = 0;
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       const Index size = gradient_size(int(b));
-      if (buckets_[b].kept_whole) whole_gradients_[b] = take(arena, wide, size);
+      if (buckets_[b].kept_unsharded) unsharded_gradients_[b] = take(arena, wide, size);
       else most = std::max(most, size);
     }
     for (int i = 0; i < buffers(); ++i) gradient_buffers_[i] = take(arena, wide, most);
@@ -266,15 +266,15 @@ void Parameters::allocate_gradients(Arena& arena) {
     if (shard() == Shard::none) continue;
     for_each_in(int(b), [&](Parameter& p, const WeightSection& s) {
       if (!p.trained) return;
-      const Index in_place = s.gradients + std::clamp<Index>(p.part_ * p.cut_.each(), p.cut_.offset, p.cut_.offset + p.size());
-      p.gradient_is_cut_ = true;
-      p.kept_gradient_ = rows(gradients_, cut ? p.kept_offset_ : in_place, p.updated().size()).data;
+      const Index in_place = s.gradients + std::clamp<Index>(p.part_ * p.flat_shard_.each(), p.flat_shard_.offset, p.flat_shard_.offset + p.size());
+      p.gradient_is_sharded_ = true;
+      p.kept_gradient_ = rows(gradients_, sharded ? p.kept_offset_ : in_place, p.updated().size()).data;
     });
   }
 }
 
 std::vector<Parameters::Distribution> Parameters::values(int bucket, int buffer) const {
-  const Values& memory = shard() != Shard::weights ? values_ : buckets_[bucket].kept_whole ? whole_values_[bucket] : value_buffers_[buffer];
+  const Values& memory = shard() != Shard::weights ? values_ : buckets_[bucket].kept_unsharded ? unsharded_values_[bucket] : value_buffers_[buffer];
   std::vector<Distribution> sections;
   Index narrow = 0, wide = 0;
   for (const WeightSection& s : buckets_[bucket].sections) {
@@ -292,8 +292,8 @@ std::vector<Parameters::Distribution> Parameters::values(int bucket, int buffer)
 }
 
 std::vector<Parameters::Distribution> Parameters::gradients(int bucket, int buffer) const {
-  const bool cut = shard() >= Shard::gradients;
-  if (cut) return gradients_in(buckets_[bucket].kept_whole ? whole_gradients_[bucket] : gradient_buffers_[buffer], bucket);
+  const bool sharded = shard() >= Shard::gradients;
+  if (sharded) return gradients_in(buckets_[bucket].kept_unsharded ? unsharded_gradients_[bucket] : gradient_buffers_[buffer], bucket);
   for (const WeightSection& s : buckets_[bucket].sections)
     if (s.trained) return gradients_in(rows(gradients_, s.gradients, gradient_size(bucket)), bucket);
   return {};
@@ -319,7 +319,7 @@ Index Parameters::gradient_size(int bucket) const {
 
 void Parameters::bind_values(int bucket, int buffer) {
   const std::vector<Distribution> sections = values(bucket, buffer);
-  for_each_in(bucket, [&](Parameter& p, const WeightSection&) { p.value_ = rows(sections[p.section_].all, p.cut_.offset, p.size()).data; });
+  for_each_in(bucket, [&](Parameter& p, const WeightSection&) { p.value_ = rows(sections[p.section_].all, p.flat_shard_.offset, p.size()).data; });
 }
 
 // Trained sections come first, so that section numbers are valid for gradients too.
@@ -376,7 +376,7 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Hol
       const Piece kept = p->kept_gradient();
       stretches(*p, kept.of, [&](Index, Index local, Index count, const Held& held) {
         if (held.copies[axis].ranks != copies) return;
-        parts.push_back(rows(kept.numbers, local, count));
+        parts.push_back(rows(kept.values, local, count));
         total += count;
       });
     }
@@ -401,10 +401,10 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Hol
 void assign(Device& dev, const Parameter& p, const std::function<double(Index)>& source) {
   if (dev.dry_run()) return;
   const Piece kept = p.kept_value();
-  with_type(kept.numbers, [&]<class Value>(const Value& value) {
+  with_type(kept.values, [&]<class Value>(const Value& value) {
     using S = typename Value::value_type;
     HostValues<S> host(value);
-    for (Index i = 0; i < kept.numbers.size; ++i) host(i) = S(0.0f);  // padding rows stay zero
+    for (Index i = 0; i < kept.values.size; ++i) host(i) = S(0.0f);  // padding rows stay zero
     stretches(p, kept.of, [&](Index logical, Index local, Index count, const Held&) {
       parallel_on_host(count, [&](Index first, Index end) {
         for (Index i = first; i < end; ++i) host(local + i) = S(Acc<S>(source(logical + i)));

@@ -77,9 +77,9 @@ class Parameter {
   Piece kept_gradient() const;
   // updated(): elements of the shard that this rank's optimizer updates. kept_in(): the same elements in a flat run of
   // these parts of all weights, laid out as the optimizer state.
-  Span updated() const { return cut_.of(size(), part_); }
+  Span updated() const { return flat_shard_.of(size(), part_); }
   Piece kept_in(const AnyTensor& run) const { return {gyr::rows(run, kept_offset_, updated().size()), updated()}; }
-  const FlatCut& cut() const { return cut_; }
+  const FlatShard& flat_shard() const { return flat_shard_; }
   int group() const { return group_; }
 
  private:
@@ -92,11 +92,11 @@ class Parameter {
   DType dtype_ = DType::f32;
   void *value_ = nullptr, *gradient_ = nullptr;
   Int8Matrix int8_;  // used instead of value_ for int8 weights
-  bool value_is_cut_ = false, gradient_is_cut_ = false;
+  bool value_is_sharded_ = false, gradient_is_sharded_ = false;
   void *kept_value_ = nullptr, *kept_gradient_ = nullptr;  // memory of the ZeRO shards of value and gradient
   // Cluster: number of a set of adjacent weights that share a GEMM, equal for all weights of the set.
   int group_ = 0, cluster_ = 0, section_ = 0;
-  FlatCut cut_;
+  FlatShard flat_shard_;
   int part_ = 0;
   Index gradient_offset_ = 0, kept_offset_ = 0;  // offset in the section; offset in a flat run of the elements that this rank updates
 };
@@ -120,8 +120,8 @@ struct WeightSection {
 
 // Weights whose gradients are reduced together and whose values are gathered together.
 struct Bucket {
-  Span groups;      // index range of the groups of declared weights in the bucket
-  bool kept_whole;  // the bucket stays unsharded during a step, even with ZeRO-3
+  Span groups;          // index range of the groups of declared weights in the bucket
+  bool kept_unsharded;  // the bucket stays unsharded during a step, even with ZeRO-3
   std::vector<WeightSection> sections;
 };
 
@@ -132,7 +132,7 @@ class Parameters {
  public:
   // `dtype`: dtype of the model. `at`: coordinates of the rank on the axes that weights are sharded over. Ranks along
   // other axes hold the same weights and are not counted as copies; they may shard what they store (`over`, ZeRO).
-  Parameters(DType dtype, const Coordinates& at, Trained trained = {}, const ShardedOver& over = {}, const Mixers& mixers = Mixers::together())
+  Parameters(DType dtype, const Coordinates& at, Trained trained = {}, const ShardedOver& over = {}, const Mixers& mixers = Mixers::all_ranks())
       : dtype_(dtype), at_(at), trained_(std::move(trained)), over_(over.level == Shard::none ? ShardedOver() : over), mixers_(mixers) {}
 
   // Declares a weight. `adjacent`: its memory directly follows that of the previous weight, so that one GEMM can serve
@@ -164,7 +164,7 @@ class Parameters {
   void begin_group();
   // Makes the current group a bucket of its own that stays unsharded during a step: for weights that are used at both
   // ends of the model.
-  void keep_whole();
+  void keep_unsharded();
   int groups() const { return int(groups_.size()); }
 
   // Sets how factors are stored. Must be called before lay_out(); int8 weights cannot be trained.
@@ -236,7 +236,7 @@ class Parameters {
  private:
   struct Group {
     std::size_t first;  // index of its first weight in all_
-    bool whole = false;
+    bool unsharded = false;
   };
   // Memory for values, by storage type.
   struct Values {
@@ -278,8 +278,8 @@ class Parameters {
   AnyTensor gradients_;  // gradients, unsharded or this rank's ZeRO shard
   std::array<Values, 2> value_buffers_;
   std::array<AnyTensor, 2> gradient_buffers_;
-  std::vector<Values> whole_values_;  // values of the buckets that stay unsharded, by bucket
-  std::vector<AnyTensor> whole_gradients_;
+  std::vector<Values> unsharded_values_;  // values of the buckets that stay unsharded, by bucket
+  std::vector<AnyTensor> unsharded_gradients_;
 };
 
 // value(local element) = source(logical element) for the elements that the rank keeps, via host memory. Several threads

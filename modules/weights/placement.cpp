@@ -109,7 +109,7 @@ Placement place(const Weight& w, const Coordinates& everywhere) {
   const std::optional<Coordinates> inside = within(w.team, everywhere);
   if (!inside || (w.expert && !experts_of(everywhere.experts, w.expert.count).contains(w.expert.number))) return {Shape(w.shape.size(), 0), {}};
   const Coordinates& at = *inside;
-  Placement placement{w.shape, {{whole(w.shape), Shape(w.shape.size(), 0), at}}};
+  Placement placement{w.shape, {{full_box(w.shape), Shape(w.shape.size(), 0), at}}};
   for (const Sharding& sharding : w.shardings) {
     ensure(placement.shape[sharding.dim] == w.shape[sharding.dim], "{}: dimension {} is sharded twice", w.name, sharding.dim);
     const auto [pieces, extent] = place_dimension(w, sharding, at[sharding.axis]);
@@ -119,9 +119,9 @@ Placement place(const Weight& w, const Coordinates& everywhere) {
   return placement;
 }
 
-std::vector<Held> cut(const Placement& placement, Index first, Index last) {
+std::vector<Held> pieces_of(const Placement& placement, Index first, Index last) {
   std::vector<Box> boxes;  // boxes in coordinates of the shard
-  flat_boxes(placement.shape, 0, whole(placement.shape), first, last, boxes);
+  flat_boxes(placement.shape, 0, full_box(placement.shape), first, last, boxes);
   std::vector<Held> parts;
   for (const Held& held : placement.boxes)
     for (const Box& box : boxes)

@@ -59,7 +59,7 @@ struct Placement {
 Placement place(const Weight&, const Coordinates&);
 
 // Boxes of the elements [first, last) of the row-major shard, for flat (ZeRO) sharding regardless of rows.
-std::vector<Held> cut(const Placement&, Index first, Index last);
+std::vector<Held> pieces_of(const Placement&, Index first, Index last);
 
 // Visits each contiguous stretch of the elements that a rank holds: first logical element, first local element, count,
 // and the box that contains it.

@@ -29,7 +29,7 @@ struct ShardedOver {
 };
 
 // Position of a weight's tensor-parallel shard in a flat run of weights, which ZeRO splits into `parts` equal parts.
-struct FlatCut {
+struct FlatShard {
   Index offset = 0, extent = 0;  // elements: offset of the shard in the run; size of the run
   int parts = 1;
 
@@ -41,13 +41,13 @@ struct FlatCut {
   }
 };
 
-// A rank's ZeRO part of a tensor-parallel shard: `numbers` holds the elements `of` of the row-major shard, possibly
+// A rank's ZeRO part of a tensor-parallel shard: `values` holds the elements `of` of the row-major shard, possibly
 // none. False if there is no data.
 struct Piece {
-  AnyTensor numbers;
+  AnyTensor values;
   Span of = {0, 0};
 
-  explicit operator bool() const { return bool(numbers); }
+  explicit operator bool() const { return bool(values); }
 };
 
 }  // namespace gyr

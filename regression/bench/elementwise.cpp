@@ -106,7 +106,7 @@ struct Gated {
   explicit Gated(benchmark::State& state)
       : width(state.range(0)), wide(g.normal<T>(all, 3 * width)), out(g.normal<T>(all, width)), dout(g.normal<T>(all, width)),
         y(g.normal<T>(all, width)), z(columns(wide, 0, width)), dz(columns(wide, width, width)), w(g.normal<Acc<T>>(width)),
-        dw(g.normal<Acc<T>>(width)), squares(g.normal<Acc<T>>(all, 1)), products(g.normal<Acc<T>>(all, 1)) {
+        dw(g.normal<Acc<T>>(width)), squares(g.normal<Acc<T>>(all, 1)), dots(g.normal<Acc<T>>(all, 1)) {
     fill<Acc<T>>(g.dev, flat(squares), double(width));
   }
   Ground g;
@@ -114,7 +114,7 @@ struct Gated {
   Tensor2<T> wide, out, dout;
   Matrix<T> y, z, dz;
   Tensor1<Acc<T>> w, dw;
-  Tensor2<Acc<T>> squares, products;
+  Tensor2<Acc<T>> squares, dots;
 };
 
 template <class T>
@@ -145,11 +145,10 @@ void gated_norm_forward(benchmark::State& state) {
 }
 
 template <class T>
-void gated_norm_products(benchmark::State& state) {
+void gated_norm_dots(benchmark::State& state) {
   Gated<T> a(state);
   measure(state, a.g, [&](Index i) {
-    gated_norm_products<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.products, i),
-                           a.dw);
+    gated_norm_dots<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i), a.width, 1e-5, part(a.dots, i), a.dw);
   });
 }
 
@@ -157,7 +156,7 @@ template <class T>
 void gated_norm_backward(benchmark::State& state) {
   Gated<T> a(state);
   measure(state, a.g, [&](Index i) {
-    gated_norm_backward<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i), part(a.products, i), a.width, 1e-5,
+    gated_norm_backward<T>(a.g.dev, order, part(a.dout, i), part(a.y, i), part(a.z, i), a.w, part(a.squares, i), part(a.dots, i), a.width, 1e-5,
                            part(a.out, i), part(a.dz, i));
   });
 }
@@ -293,7 +292,7 @@ ROWS(gate_forward);
 ROWS(gate_backward);
 ROWS(gated_norm_statistics);
 ROWS(gated_norm_forward);
-ROWS(gated_norm_products);
+ROWS(gated_norm_dots);
 ROWS(gated_norm_backward);
 ROWS(add_residual);
 ROWS(fill_zero);

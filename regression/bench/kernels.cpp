@@ -35,7 +35,7 @@ struct Bench {
 };
 
 // Fraction of the time spent in each kernel, e.g. "gemm 0.71 attention 0.29 ".
-std::string shares(const Device& dev) {
+std::string time_fractions(const Device& dev) {
   double all = 0;
   for (const Work& w : dev.work()) all += w.seconds;
   std::string text;
@@ -50,7 +50,7 @@ void report(benchmark::State& state, Bench& ground, double flops, double bytes, 
   ground.dev.clear_work();
   double best = std::numeric_limits<double>::infinity();
   for (auto _ : state) best = std::min(best, bench::seconds_of(body));
-  state.SetLabel(shares(ground.dev));
+  state.SetLabel(time_fractions(ground.dev));
   bench::report(state, better(before, bench::Machine::measured(ground.dev, ground.memory)), flops, bytes, best);
 }
 

@@ -59,7 +59,7 @@ class Mix {
     head_w_ = filled<T>(weights_, size(head_)), head_dw_ = filled<Acc<T>>(weights_, size(head_));
     Device dry(true, 0);
     run(dry);
-    alone_ = std::make_unique<Device>(false, dry.scratch.high_water());
+    single_ = std::make_unique<Device>(false, dry.scratch.high_water());
   }
 
   double flops() const {
@@ -68,7 +68,7 @@ class Mix {
     return 6 * sum * double(rows_);
   }
 
-  void run() const { run(*alone_); }
+  void run() const { run(*single_); }
 
  private:
   void run(Device& dev) const {
@@ -110,7 +110,7 @@ class Mix {
   Tensor1<Acc<T>> logits_, head_dw_;
   std::vector<Tensor1<T>> w_;
   std::vector<Tensor1<Acc<T>>> dw_;
-  std::unique_ptr<Device> alone_;
+  std::unique_ptr<Device> single_;
 };
 
 // Memory copy y = a x.
@@ -171,7 +171,7 @@ struct Extent {
 
 // Rates of one rank while all ranks compute: flop/s of the GEMMs only, bytes/s of a copy.
 struct Limits {
-  double products, copy;
+  double gemms, copy;
 };
 
 void print_kernels(std::vector<Work> work, int steps, double step, const Limits& limits) {
@@ -180,13 +180,13 @@ void print_kernels(std::vector<Work> work, int steps, double step, const Limits&
       "\nkernels of rank 0, per step of one micro-batch; of limit: time at the rate of the GEMMs only ({:.1f} GFLOP/s) or of a copy ({:.1f} "
       "GB/s),\n"
       "whichever is longer, divided by the measured time (above 1: data in cache)\n{:24}{:>8}{:>10}{:>8}{:>10}{:>8}{:>10}\n",
-      1e-9 * limits.products, 1e-9 * limits.copy, "kernel", "calls", "ms", "share", "GFLOP/s", "GB/s", "of limit");
+      1e-9 * limits.gemms, 1e-9 * limits.copy, "kernel", "calls", "ms", "share", "GFLOP/s", "GB/s", "of limit");
   double inside = 0;
   for (const Work& w : work) {
     inside += w.seconds;
     fmt::print("{:24}{:8.0f}{:10.1f}{:8.3f}{:10.1f}{:8.1f}{:10.2f}\n", w.kernel, double(w.calls) / steps, 1e3 * w.seconds / steps,
                w.seconds / steps / step, 1e-9 * w.flops / w.seconds, 1e-9 * w.bytes / w.seconds,
-               std::max(w.flops / limits.products, w.bytes / limits.copy) / w.seconds);
+               std::max(w.flops / limits.gemms, w.bytes / limits.copy) / w.seconds);
   }
   fmt::print("{:24}{:8}{:10.1f}{:8.3f}\n", "outside kernels", "", 1e3 * (step - inside / steps), 1 - inside / steps / step);
 }
@@ -200,24 +200,24 @@ void print_result(const std::vector<Window>& windows, const ModelConfig& model, 
   };
   const double model_flops = training_factor * forward_flops(model, seq_length).minimal * tokens;
   const double step = over([](const Window& w) { return w.step.seconds; });
-  const auto line = [&](const std::string& what, double seconds, double micros, double products, double whole) {
+  const auto line = [&](const std::string& what, double seconds, double micros, double gemms, double total) {
     fmt::print("{:28}{:9.3f} s{:10.0f} tokens/s{:9.1f} model GFLOP/s   GEMM fraction {:5.3f}   MFU {:5.3f}\n", what, seconds,
-               micros * tokens / seconds, 1e-9 * micros * model_flops / seconds, products, whole);
+               micros * tokens / seconds, 1e-9 * micros * model_flops / seconds, gemms, total);
   };
-  const double whole = model_flops / mix_flops;
+  const double total = model_flops / mix_flops;
   const double ratio = over([](const Window& w) { return w.mix.seconds / w.step.seconds; });
   fmt::print("median of {} windows, {} ranks, threads: {}; {:.0f} tokens per micro-batch, all ranks\n", windows.size(), ranks, threads_text(),
              tokens);
-  line("step, 1 micro-batch", step, 1, ratio, ratio * whole);
+  line("step, 1 micro-batch", step, 1, ratio, ratio * total);
   if (micros > 1) {
     const double long_ratio = over([&](const Window& w) { return micros * w.mix.seconds / w.long_step.seconds; });
     line(fmt::format("step, {} micro-batches", micros), over([](const Window& w) { return w.long_step.seconds; }), micros, long_ratio,
-         long_ratio * whole);
+         long_ratio * total);
   }
   const double mix_seconds = over([](const Window& w) { return w.mix.seconds; });
   fmt::print("GEMMs only                  {:9.3f} s{:>38.1f} GFLOP/s\n", mix_seconds, 1e-9 * mix_flops / mix_seconds);
   const double used = over([](const Window& w) { return w.mix.seconds * w.mix.cores / (w.step.seconds * w.step.cores); });
-  fmt::print("step, by processor time     {:>78.3f}   MFU {:5.3f}\n", used, used * whole);
+  fmt::print("step, by processor time     {:>78.3f}   MFU {:5.3f}\n", used, used * total);
   fmt::print("cores in use                {:9.2f} of {} during the step, {:.2f} during the GEMMs only\n",
              over([](const Window& w) { return w.step.cores; }), ranks * rank_threads(), over([](const Window& w) { return w.mix.cores; }));
   fmt::print("copy                        {:>49.1f} GB/s\n", over([&](const Window& w) { return 1e-9 * Copy::bytes * ranks / w.copy.seconds; }));
@@ -293,9 +293,9 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
                double(layout.size(Axis::data) * config.micro_batch_size * config.seq_length), extent.micros);
   double mean = 0;
   for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
-  std::vector<double> product_rates, copy_rates;
-  for (const Window& w : windows) product_rates.push_back(mix.flops() / w.mix.seconds), copy_rates.push_back(Copy::bytes / w.copy.seconds);
-  print_kernels(std::move(work), extent.windows, mean, {median(std::move(product_rates)), median(std::move(copy_rates))});
+  std::vector<double> gemm_rates, copy_rates;
+  for (const Window& w : windows) gemm_rates.push_back(mix.flops() / w.mix.seconds), copy_rates.push_back(Copy::bytes / w.copy.seconds);
+  print_kernels(std::move(work), extent.windows, mean, {median(std::move(gemm_rates)), median(std::move(copy_rates))});
   fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches));
 }
 

@@ -21,16 +21,16 @@ struct Adapted {
 
   Adapted() {
     const Result trained = run(Material::get().train(folder / "before", {"train.steps=10", "optimizer.decay_steps=10"}));
-    EXPECT_EQ(trained.code, 0) << told(trained);
+    EXPECT_EQ(trained.code, 0) << output_of(trained);
     const Result out = run({"export-hf", Material::checkpoint(folder / "before", 10), base});
-    EXPECT_EQ(out.code, 0) << told(out);
+    EXPECT_EQ(out.code, 0) << output_of(out);
   }
   // Trains the adapters for six steps with these settings; returns the output folder.
   fs::path train(const std::string& name, Words changes, int ranks) const {
     changes.insert(changes.end(), {"train.steps=6", "optimizer.decay_steps=6", "train.init_from=" + base.string()});
     changes.insert(changes.begin(), lora.begin(), lora.end());
     const Result r = run(Material::get().train(folder / name, changes), {.ranks = ranks});
-    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_EQ(r.code, 0) << output_of(r);
     return folder / name;
   }
 };
@@ -43,7 +43,7 @@ const Adapted& adapted() {
 double loss_of(const fs::path& model) {
   const Result r = run({"eval", model.string(), "--data", Material::get().prefix().string(), "--length", "32"});
   double loss = 0;
-  EXPECT_EQ(std::sscanf(r.out.substr(r.out.find("loss ")).c_str(), "loss %lf", &loss), 1) << told(r);
+  EXPECT_EQ(std::sscanf(r.out.substr(r.out.find("loss ")).c_str(), "loss %lf", &loss), 1) << output_of(r);
   return loss;
 }
 
@@ -59,19 +59,19 @@ TEST(adapters, lora_losses_agree_on_grids_base_stays_frozen) {
 
   // The merged model must score as the model with separate adapters, and its file must keep its size.
   const Result merged = run({"export-hf", Material::checkpoint(one, 6), (adapted().folder / "sum").string()});
-  ASSERT_EQ(merged.code, 0) << told(merged);
+  ASSERT_EQ(merged.code, 0) << output_of(merged);
   EXPECT_NE(contents(adapted().folder / "sum/model.safetensors"), contents(adapted().base / "model.safetensors"));
   EXPECT_EQ(fs::file_size(adapted().folder / "sum/model.safetensors"), fs::file_size(adapted().base / "model.safetensors"));
-  const double sum = loss_of(adapted().folder / "sum"), beside = loss_of(Material::checkpoint(one, 6));
-  EXPECT_NEAR(sum, beside, 1e-5 * beside);
-  EXPECT_LT(beside, loss_of(adapted().base));
+  const double sum = loss_of(adapted().folder / "sum"), with_adapters = loss_of(Material::checkpoint(one, 6));
+  EXPECT_NEAR(sum, with_adapters, 1e-5 * with_adapters);
+  EXPECT_LT(with_adapters, loss_of(adapted().base));
 }
 
 TEST(adapters, lora_on_frozen_random_weights_gives_a_warning) {
   const auto output = [](const std::string& name, Words changes) {
     changes.insert(changes.end(), {"train.steps=1", "optimizer.decay_steps=1", "finetune.lora.rank=2"});
     const Result r = run(Material::get().train(adapted().folder / name, changes));
-    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_EQ(r.code, 0) << output_of(r);
     return r.out;
   };
   const std::string warning = "warning: adapters (finetune.lora) on frozen weights that are drawn at random";
@@ -84,15 +84,15 @@ TEST(adapters, peft_export_and_import_keep_every_byte) {
   const fs::path run_folder = adapted().train("out", {"parallel.tensor=1"}, 1), checkpoint = Material::checkpoint(run_folder, 6);
   const fs::path folder = adapted().folder / "adapters", again = adapted().folder / "again", back = adapted().folder / "back";
   Result r = run({"export-hf", checkpoint, folder, "--adapters"});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   const auto config = nlohmann::json::parse(contents(folder / "adapter_config.json"));
   EXPECT_EQ(config["r"], 3);
   EXPECT_EQ(config["lora_alpha"], 6);
   EXPECT_EQ(config["target_modules"], nlohmann::json({"down_proj", "in_proj", "o_proj", "q_proj", "v_proj"}));
   r = run({"import-hf", adapted().base, back, "--adapters", folder.string()});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   r = run({"export-hf", back, again, "--adapters"});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   EXPECT_EQ(contents(again / "adapter_model.safetensors"), contents(folder / "adapter_model.safetensors"));
   const double loss = loss_of(checkpoint);
   EXPECT_NEAR(loss_of(back), loss, 1e-6 * loss);
@@ -101,19 +101,19 @@ TEST(adapters, peft_export_and_import_keep_every_byte) {
   // layers.
   const fs::path of_one = adapted().train("of_one", {"finetune.lora.targets=[\"model.layers.0.*.o_proj\", q_proj]"}, 1);
   r = run({"export-hf", Material::checkpoint(of_one, 6), folder, "--adapters", "--overwrite"});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   EXPECT_EQ(nlohmann::json::parse(contents(folder / "adapter_config.json"))["target_modules"],
             nlohmann::json({"model.layers.0.self_attn.o_proj", "q_proj"}));
   r = run({"import-hf", adapted().base, back, "--adapters", folder.string(), "--overwrite"});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   r = run({"export-hf", back, again, "--adapters", "--overwrite"});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   for (const char* file : {"adapter_model.safetensors", "adapter_config.json"}) EXPECT_EQ(contents(again / file), contents(folder / file));
 
   put_contents(folder / "adapter_config.json", std::regex_replace(contents(folder / "adapter_config.json"), std::regex("\"r\": 3"), "\"r\": 2"));
   r = run({"import-hf", adapted().base, back, "--adapters", folder.string(), "--overwrite"});
   EXPECT_EQ(r.code, 65);
-  EXPECT_NE(r.err.find("but adapter_config.json needs 2 x 32"), r.err.npos) << told(r);
+  EXPECT_NE(r.err.find("but adapter_config.json needs 2 x 32"), r.err.npos) << output_of(r);
 
   // A new run can start from a checkpoint with adapters: with the same adapter rank, or with the adapters merged.
   // Another adapter rank is refused.
@@ -121,7 +121,7 @@ TEST(adapters, peft_export_and_import_keep_every_byte) {
     Words words{"train.steps=1", "optimizer.decay_steps=1", "train.init_from=" + checkpoint.string()};
     words.insert(words.end(), changes.begin(), changes.end());
     const Result started = run(Material::get().train(adapted().folder / name, words), {.ranks = 2});
-    EXPECT_EQ(started.code, 0) << told(started);
+    EXPECT_EQ(started.code, 0) << output_of(started);
     return double(metrics(adapted().folder / name, "step").front().at("loss"));
   };
   const double on = first_loss("on", {});
@@ -129,7 +129,7 @@ TEST(adapters, peft_export_and_import_keep_every_byte) {
   EXPECT_NEAR(on, first_loss("sum_on_tensor", {"finetune.lora.rank=0", "parallel.tensor=2", "parallel.pipeline=1"}), 1e-5);
   r = run(Material::get().train(adapted().folder / "other", {"train.init_from=" + checkpoint.string(), "finetune.lora.rank=2"}), {.ranks = 2});
   EXPECT_EQ(r.code, 78);
-  EXPECT_NE(r.err.find("has adapters of rank 3"), r.err.npos) << told(r);
+  EXPECT_NE(r.err.find("has adapters of rank 3"), r.err.npos) << output_of(r);
 }
 
 TEST(adapters, unsupported_peft_folders_are_refused) {
@@ -141,7 +141,7 @@ TEST(adapters, unsupported_peft_folders_are_refused) {
     bad[key] = value;
     put_contents(folder / "adapter_config.json", bad.dump());
     const Result r = run({"import-hf", adapted().base, adapted().folder / "none", "--adapters", folder.string()});
-    EXPECT_EQ(r.code, 65) << key << told(r);
+    EXPECT_EQ(r.code, 65) << key << output_of(r);
     return r.err;
   };
   EXPECT_NE(refusal("use_dora", true).find("use_dora is set, and this PEFT option is not supported"), std::string::npos);
@@ -159,7 +159,7 @@ TEST(adapters, unsupported_peft_folders_are_refused) {
   EXPECT_NE(refusal("r", 5).find("lora_A"), std::string::npos);
   const Result plain = run({"export-hf", Material::checkpoint(adapted().folder / "before", 10), adapted().folder / "none", "--adapters"});
   EXPECT_EQ(plain.code, 78);
-  EXPECT_NE(plain.err.find("has no adapters"), plain.err.npos) << told(plain);
+  EXPECT_NE(plain.err.find("has no adapters"), plain.err.npos) << output_of(plain);
 }
 
 }  // namespace gyr::testing::adapters_suite

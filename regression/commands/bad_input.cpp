@@ -28,10 +28,11 @@ Words messages(const std::string& err) {
 
 // Expects exactly one message that contains all `parts`, the exit code, and no sign of a crash.
 void expect_refused(const Result& r, Exit code, const Words& parts) {
-  EXPECT_EQ(r.code, int(code)) << told(r);
-  const Words said = messages(r.err);
-  ASSERT_EQ(said.size(), 1u) << told(r);
-  for (const std::string& part : parts) EXPECT_NE(said[0].find(part), std::string::npos) << "'" << part << "' is not in: " << said[0];
+  EXPECT_EQ(r.code, int(code)) << output_of(r);
+  const Words message_lines = messages(r.err);
+  ASSERT_EQ(message_lines.size(), 1u) << output_of(r);
+  for (const std::string& part : parts)
+    EXPECT_NE(message_lines[0].find(part), std::string::npos) << "'" << part << "' is not in: " << message_lines[0];
   for (const char* sign : {"terminate called", "what():", "Backtrace", "HDF5-DIAG", "Segmentation", "Assertion", "signal", "Fatal error"})
     EXPECT_EQ(r.err.find(sign), std::string::npos) << r.err;
 }
@@ -46,7 +47,7 @@ void expect_refused_quietly(const Words& arguments, Exit code, const Words& part
     EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
     const bool ends = arguments[0] == "train" || arguments[0] == "eval";
     if (ends && code != Exit::usage) {
-      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED " + std::to_string(int(code)))) << told(r);
+      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED " + std::to_string(int(code)))) << output_of(r);
     }
   }
 }
@@ -122,9 +123,9 @@ TEST(bad_input, impossible_grid_error_lists_valid_grids) {
 
 TEST(bad_input, impossible_expert_parallel_settings_are_refused) {
   const Folder folder;
-  const auto refused = [&](Words words, const Words& told, int ranks) {
+  const auto refused = [&](Words words, const Words& expected, int ranks) {
     words.insert(words.begin(), {"model.pattern=P*E-", "model.moe.experts=6", "model.moe.intermediate_size=8"});
-    expect_refused_quietly(material().train(folder / "out", words), Exit::config, told, {ranks});
+    expect_refused_quietly(material().train(folder / "out", words), Exit::config, expected, {ranks});
   };
   refused({"parallel.expert=2"}, {"parallel.expert = 2", "must divide the 1 ranks of data x context"}, 0);
   refused({"parallel.expert=2", "parallel.tensor=2"}, {"parallel.expert = 2", "must divide the 1 ranks"}, 2);
@@ -142,7 +143,7 @@ TEST(bad_input, grids_listed_by_that_error_train) {
     Words arguments = material().train(folder / "out", grid);
     arguments.insert(arguments.end(), {"train.steps=1", "--anew"});
     const Result r = run(arguments, {.ranks = 2});
-    EXPECT_EQ(r.code, 0) << grid[0] << told(r);
+    EXPECT_EQ(r.code, 0) << grid[0] << output_of(r);
   }
 }
 
@@ -277,21 +278,21 @@ TEST(bad_input, error_on_one_rank_ends_the_job) {
   for (const char* word : {"--tensor", "1"}) arguments.push_back(word);
   const Result r = run(arguments, {.ranks = 2, .limit = 30});
   expect_refused(r, Exit::data, {"rank ", "copy.bin", "32767"});
-  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 65")) << told(r);
+  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 65")) << output_of(r);
 }
 
 TEST(bad_input, a_truncated_checkpoint_is_refused) {
   const Folder folder;
-  const fs::path cut = folder / "cut", shard = Material::shard(cut);
-  fs::copy(material().trained(), cut);
+  const fs::path truncated = folder / "cut", shard = Material::shard(truncated);
+  fs::copy(material().trained(), truncated);
   const auto size = fs::file_size(shard);
   for (const std::uintmax_t left : {size - 1, size / 2, std::uintmax_t(100), std::uintmax_t(0)}) {
     SCOPED_TRACE(left);
     fs::resize_file(shard, left);
     const std::vector<int> ranks = left == size / 2 ? std::vector<int>{0, 2} : std::vector<int>{0};
-    expect_refused_quietly({"eval", cut, "--data", material().prefix()}, Exit::data, {shard}, ranks);
-    expect_refused_quietly({"generate", cut, "--prompt", "ka"}, Exit::data, {shard}, ranks);
-    expect_refused_quietly({"info", cut}, Exit::data, {shard}, {0});
+    expect_refused_quietly({"eval", truncated, "--data", material().prefix()}, Exit::data, {shard}, ranks);
+    expect_refused_quietly({"generate", truncated, "--prompt", "ka"}, Exit::data, {shard}, ranks);
+    expect_refused_quietly({"info", truncated}, Exit::data, {shard}, {0});
   }
 }
 
@@ -324,7 +325,7 @@ struct Saves {
   }
   Result resume(int ranks) const { return run(material().train(folder.path(), {"train.steps=31", "--resume"}), {.ranks = ranks}); }
   void expect_resumed_at_30(const Result& r) const {
-    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_EQ(r.code, 0) << output_of(r);
     EXPECT_NE(r.out.find("skipped checkpoint " + path(60).string()), std::string::npos) << r.out;
     EXPECT_NE(r.out.find("resumed from " + path(30).string() + " at step 30"), std::string::npos) << r.out;
   }
@@ -391,9 +392,9 @@ TEST(bad_input, pipe_in_place_of_a_file_is_refused) {
                             {"generate", trained, "--batch", pipe}};
   for (const Words& command : commands) {
     const Result r = run(command, {.limit = 20.0 * slowness});
-    EXPECT_TRUE(r.code > 0 && r.code < 128 && r.code != int(Exit::internal)) << command[0] << told(r);
-    EXPECT_EQ(messages(r.err).size(), 1u) << told(r);
-    EXPECT_NE(r.err.find("pipe"), std::string::npos) << told(r);
+    EXPECT_TRUE(r.code > 0 && r.code < 128 && r.code != int(Exit::internal)) << command[0] << output_of(r);
+    EXPECT_EQ(messages(r.err).size(), 1u) << output_of(r);
+    EXPECT_NE(r.err.find("pipe"), std::string::npos) << output_of(r);
   }
   for (const char* name : {"config.json", "model.safetensors", "tokenizer.json", "generation_config.json"}) {
     const fs::path file = fs::path(hf) / name;
@@ -401,7 +402,7 @@ TEST(bad_input, pipe_in_place_of_a_file_is_refused) {
     ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
     for (const Words& command : {Words{"import-hf", hf, to}, Words{"generate", hf, "--prompt", "a", "--tokens", "1"}, Words{"export-gguf", hf, to}}) {
       const Result r = run(command, {.limit = 20.0 * slowness});
-      EXPECT_TRUE(r.code >= 0 && r.code < 128 && r.code != int(Exit::internal)) << command[0] << " " << name << told(r);
+      EXPECT_TRUE(r.code >= 0 && r.code < 128 && r.code != int(Exit::internal)) << command[0] << " " << name << output_of(r);
       fs::remove_all(to);
     }
     fs::rename(folder / name, file);
@@ -452,12 +453,12 @@ void lock_of_another_machine() {
   const Folder folder;
   put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
   const Result waited = run(material().train(folder.path(), {"train.steps=1", "output.lock_seconds=1"}));
-  EXPECT_EQ(waited.code, 0) << told(waited);
+  EXPECT_EQ(waited.code, 0) << output_of(waited);
   for (const char* part : {"lock", "77 on elsewhere", "4711", "output.lock_seconds", "taken over"})
-    EXPECT_NE(waited.out.find(part), std::string::npos) << told(waited);
+    EXPECT_NE(waited.out.find(part), std::string::npos) << output_of(waited);
   put_contents(folder / "lock", R"({"host": "elsewhere", "pid": 77, "job": "4711"})");
   const Result over = run(material().train(folder.path(), {"train.steps=1", "--anew", "--take-over"}));
-  EXPECT_EQ(over.code, 0) << told(over);
+  EXPECT_EQ(over.code, 0) << output_of(over);
   EXPECT_NE(over.out.find("taken over"), std::string::npos) << over.out;
 }
 
@@ -478,9 +479,9 @@ void second_run_while_the_first_lives() {
                                  << contents(folder / "second");
                              return true;
                            }});
-  EXPECT_TRUE(first.killed && asked) << told(first);
+  EXPECT_TRUE(first.killed && asked) << output_of(first);
   const Result again = run(material().train(folder.path(), {"train.steps=1", "--anew"}));  // the lock file of the killed run is still there
-  EXPECT_EQ(again.code, 0) << told(again);
+  EXPECT_EQ(again.code, 0) << output_of(again);
   EXPECT_NE(again.out.find("taken over"), std::string::npos) << again.out;
 }
 
@@ -558,7 +559,7 @@ TEST(bad_input, full_disk_ends_run_and_keeps_older_checkpoints) {
   for (const int ranks : {0, 2}) {
     const Result r = run(train({"train.steps=4", "--resume"}), {.ranks = ranks, .limit = 60, .file_limit = 32 << 20});
     expect_refused(r, Exit::io, {"step_00000004.tmp"});
-    EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
+    EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << output_of(r);
   }
   EXPECT_EQ(contents(Material::shard(older)), before);
   EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 4)));

@@ -48,7 +48,7 @@ TEST(campaign, a_hundred_faults_on_eight_ranks) {
     for (unsigned seed = 500; seed < 500 + each; ++seed) trials.attempt([&] { damage_trial(how, seed); });
   };
   damages("8 ranks: flipped bit in a shard of the newest checkpoint", Damage::flipped_bit);
-  damages("8 ranks: shard of the newest checkpoint truncated", Damage::cut_short);
+  damages("8 ranks: shard of the newest checkpoint truncated", Damage::truncated);
   damages("8 ranks: shard of the newest checkpoint missing", Damage::removed);
   Trials trials("8 ranks: disk of one is full");
   for (unsigned seed = 500; seed < 500 + each; ++seed) trials.attempt([&] { full_disk_trial(seed); });

@@ -84,32 +84,32 @@ Json evaluated(const fs::path& checkpoint, const Words& more, int ranks = 0, std
 }
 
 // The class counts must be equal on any grid, and the losses must agree up to rounding.
-void expect_same_on_grids(const fs::path& checkpoint, const fs::path& prefix, const Json& alone) {
+void expect_same_on_grids(const fs::path& checkpoint, const fs::path& prefix, const Json& single_rank) {
   for (const Words& grid : {Words{"--tensor", "4"}, {"--tensor", "1"}, {"--tensor", "2", "--pipeline", "2"}}) {
     const Json many = evaluated(checkpoint, with({"--data", prefix}, grid), 4);
-    EXPECT_EQ(many.at("classes"), alone.at("classes"));
-    EXPECT_NEAR(double(many.at("loss")), double(alone.at("loss")), 1e-12);
+    EXPECT_EQ(many.at("classes"), single_rank.at("classes"));
+    EXPECT_NEAR(double(many.at("loss")), double(single_rank.at("loss")), 1e-12);
   }
 }
 
 // --records writes one line per label. The lines must add up to the reported accuracy and be the same on four ranks.
 void expect_records_of(const fs::path& checkpoint, const fs::path& prefix, const Json& figures) {
   const Folder folder;
-  std::string alone;
+  std::string single_rank;
   for (const int ranks : {0, 4}) {
     evaluated(checkpoint, {"--data", prefix, "--records", folder / "records"}, ranks);
     double hits = 0, labels = 0;
-    std::string told;
+    std::string logged;
     for (const std::string& line : lines_of(contents(folder / "records"))) {
       Json record = Json::parse(line);
       hits += record.at("class") == record.at("label"), ++labels;
       record.erase("loss");
-      told += record.dump() + "\n";
+      logged += record.dump() + "\n";
     }
     EXPECT_EQ(labels, double(figures.at("classes").at("labels")));
     EXPECT_NEAR(hits / labels, double(figures.at("classes").at("accuracy")), 1e-12);
-    EXPECT_EQ(told, alone.empty() ? told : alone);
-    alone = told;
+    EXPECT_EQ(logged, single_rank.empty() ? logged : single_rank);
+    single_rank = logged;
   }
 }
 
@@ -152,7 +152,7 @@ TEST(classes, model_learns_to_classify_texts) {
 TEST(classes, validation_accuracy_and_f1_agree_on_any_grid) {
   for (const Words& task : {with(of_texts, {"train.classify.pool=mean"}), of_words}) {
     const fs::path& data = task[0] == of_words[0] ? examples().words : examples().texts;
-    std::vector<Json> alone;
+    std::vector<Json> single_rank;
     for (const Words& grid : {Words{}, {"parallel.tensor=2", "parallel.sequence=true", "parallel.pipeline=2"}, {"parallel.context=2"}}) {
       const Folder folder;
       const Words words = with(learns(data, task), with({"train.steps=20", "train.eval_every=10", "data.split=\"4,1,0\""}, grid));
@@ -162,11 +162,11 @@ TEST(classes, validation_accuracy_and_f1_agree_on_any_grid) {
       EXPECT_NE(r.out.find("| macro F1: "), std::string::npos) << r.out;
       const auto found = metrics(folder.path(), "validation");
       ASSERT_EQ(found.size(), 2u);
-      if (alone.empty()) alone = found;
+      if (single_rank.empty()) single_rank = found;
       for (std::size_t i = 0; i < found.size(); ++i) {
-        EXPECT_NEAR(double(found[i]["loss"]), double(alone[i]["loss"]), 1e-4);
+        EXPECT_NEAR(double(found[i]["loss"]), double(single_rank[i]["loss"]), 1e-4);
         for (const char* key : {"accuracy", "macro_f1", "micro_f1"})
-          EXPECT_NEAR(double(found[i][key]), double(alone[i][key]), 0.02) << key << " " << i;
+          EXPECT_NEAR(double(found[i][key]), double(single_rank[i][key]), 0.02) << key << " " << i;
         EXPECT_DOUBLE_EQ(double(found[i]["accuracy"]), double(found[i]["micro_f1"]));  // equal, because every example has exactly one class
       }
     }
@@ -234,8 +234,8 @@ TEST(classes, mlm_resumes_with_same_bits_and_is_evaluated) {
   until("whole", "train.steps=8"), until("parts", "train.steps=3"), until("parts", "train.steps=8", {"--resume"});
   expect_bitwise_equal_runs(folder / "whole", folder / "parts", 8);
   const fs::path trained = Material::checkpoint(folder / "whole", 8);
-  const Json alone = evaluated(trained, {"--limit", "20", "--logits", folder / "logits.h5"}), two = evaluated(trained, {"--limit", "20"}, 2);
-  EXPECT_NEAR(double(alone.at("loss")), double(two.at("loss")), 1e-12);
+  const Json single_rank = evaluated(trained, {"--limit", "20", "--logits", folder / "logits.h5"}), two = evaluated(trained, {"--limit", "20"}, 2);
+  EXPECT_NEAR(double(single_rank.at("loss")), double(two.at("loss")), 1e-12);
   EXPECT_TRUE(fs::exists(folder / "logits.h5"));
   EXPECT_EQ(run({"eval", trained, "--text", Material::get().text()}).code, int(Exit::usage));
 }

@@ -86,9 +86,9 @@ TEST(evaluation, results_equal_transformers_on_one_and_two_ranks) {
 TEST(evaluation, results_are_equal_with_tensor_or_pipeline_parallelism) {
   const Words words = arguments(expected(first_with("--lambada")));
   const Evaluated one = evaluate(golden, words);
-  for (const Words& share : {Words{"--tensor", "2"}, Words{"--pipeline", "2"}}) {
+  for (const Words& layout : {Words{"--tensor", "2"}, Words{"--pipeline", "2"}}) {
     Words more = words;
-    more.insert(more.end(), share.begin(), share.end());
+    more.insert(more.end(), layout.begin(), layout.end());
     expect_near(evaluate(golden, more, 2).summary.at("results"), one.summary.at("results"), 1e-5);
   }
 }
@@ -161,11 +161,11 @@ TEST(evaluation, stride_changes_only_the_context_of_tokens) {
   const auto with = [&](const char* length, const char* stride) {
     return evaluate(m.trained(), {"--text", folder / "short.txt", "--length", length, "--stride", stride}).summary.at("results");
   };
-  const Json far = with("4", "4"), near = with("4", "1"), whole = with("4000", "4000"), same = with("4000", "7");
+  const Json far = with("4", "4"), near = with("4", "1"), full = with("4000", "4000"), same = with("4000", "7");
   for (const char* count : {"tokens", "words", "bytes", "documents"}) EXPECT_EQ(far.at(count), near.at(count));
   EXPECT_LT(near.at("loss").get<double>(), far.at("loss").get<double>());
-  EXPECT_EQ(whole, same);
-  EXPECT_EQ(whole.at("windows"), 1);
+  EXPECT_EQ(full, same);
+  EXPECT_EQ(full.at("windows"), 1);
 }
 
 namespace {
@@ -198,7 +198,7 @@ TEST(evaluation, nan_or_inf_weight_ends_evaluation_with_error) {
   const std::string weights[] = {"model.layers.0.mamba.in_proj.weight", "model.layers.1.self_attn.q_proj.weight",
                                  "model.layers.0.mamba.A_log",          "model.layers.1.feed_forward.down_proj.weight",
                                  "model.final_layernorm.weight",        "lm_head.weight"};
-  const std::string whole = contents(folder / "model/model.safetensors");
+  const std::string full = contents(folder / "model/model.safetensors");
   std::mt19937 random(3);
   for (const Words& task : tasks) {
     Words words{task[0], folder / "model"};
@@ -208,7 +208,7 @@ TEST(evaluation, nan_or_inf_weight_ends_evaluation_with_error) {
     const int ranks = random() % 2 ? 0 : 2;
     if (ranks > 0) words.insert(words.end(), {"--pipeline", "2"});
     SCOPED_TRACE(fmt::format("{} {} of {} with {} in {} on {} ranks", task[0], task[1], task.back(), value, weight, ranks));
-    put_contents(folder / "model/model.safetensors", whole);
+    put_contents(folder / "model/model.safetensors", full);
     EXPECT_EQ(run(words, {.ranks = ranks}).code, 0);
     put_number(folder / "model", weight, random(), value);
     const Result r = run(words, {.ranks = ranks});

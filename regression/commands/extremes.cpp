@@ -58,15 +58,15 @@ const Words integers{"9223372036854775807",
                      "-2147483648",
                      "-1",
                      "0"};
-const Words numbers{"1.0e+308", "-1.0e+308", "5.0e-324", ".inf", "-.inf", "0", "-1", "9223372036854775807"};
+const Words extreme_values{"1.0e+308", "-1.0e+308", "5.0e-324", ".inf", "-.inf", "0", "-1", "9223372036854775807"};
 
-struct Effort {
+struct ResourceUse {
   int draws = 2;  // values tried per key
   unsigned seed = 1;
 };
 
-Effort effort() {
-  Effort e;
+ResourceUse resource_use() {
+  ResourceUse e;
   if (const char* wanted = std::getenv("GYR_EXTREMES")) std::sscanf(wanted, "%d:%u", &e.draws, &e.seed);
   return e;
 }
@@ -77,18 +77,19 @@ void expect_planned_or_refused(const Words& paths, const Words& changes) {
   Words arguments{"plan", material().deck()};
   arguments.insert(arguments.end(), changes.begin(), changes.end());
   const Result r = run(arguments, {.limit = 60 * slowness});
-  EXPECT_LT(r.cpu_seconds, 8 * slowness) << told(r);
-  EXPECT_TRUE(r.code == 0 || r.code == int(Exit::config)) << told(r);
+  EXPECT_LT(r.cpu_seconds, 8 * slowness) << output_of(r);
+  EXPECT_TRUE(r.code == 0 || r.code == int(Exit::config)) << output_of(r);
   if (r.code == 0) return;
   const bool named = std::any_of(changes.begin(), changes.end(),
                                  [&](const std::string& change) { return r.err.find("command line `" + change + "`") != r.err.npos; });
-  EXPECT_TRUE(named && std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return r.err.find(path) != r.err.npos; })) << told(r);
+  EXPECT_TRUE(named && std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return r.err.find(path) != r.err.npos; }))
+      << output_of(r);
 }
 
 }  // namespace
 
 TEST(extremes, each_extreme_value_is_planned_or_refused) {
-  const Effort e = effort();
+  const ResourceUse e = resource_use();
   std::mt19937 random(e.seed);
   std::printf("seed %u, %d draws for each key\n", e.seed, e.draws);
   Trials trials("extreme values of a key");
@@ -97,7 +98,7 @@ TEST(extremes, each_extreme_value_is_planned_or_refused) {
     const bool list = key.value == "[]" && (key.path == "parallel.layers" || key.path == "parallel.permutation" || key.path == "dump.steps");
     if (!list && !is_number(key.value)) continue;
     ++seen;
-    const Words& values = list || is_integer(key.value) ? integers : numbers;
+    const Words& values = list || is_integer(key.value) ? integers : extreme_values;
     for (int draw = 0; draw < e.draws; ++draw) {
       const std::string value = draw == 0 ? values[0] : values[random() % values.size()];
       trials.attempt([&] { expect_planned_or_refused({key.path}, {key.path + "=" + (list ? "[" + value + "]" : value)}); });
@@ -108,7 +109,7 @@ TEST(extremes, each_extreme_value_is_planned_or_refused) {
 
 // Values that are valid one by one, but impossible in pairs.
 TEST(extremes, pair_of_extreme_values_is_planned_or_refused) {
-  const Effort e = effort();
+  const ResourceUse e = resource_use();
   std::mt19937 random(e.seed);
   const std::vector<Key> pool{{"model.hidden_size", "4194304"},
                               {"model.vocab_size", "2147483647"},
@@ -139,7 +140,7 @@ TEST(extremes, many_layers_and_ranks_are_planned_in_seconds) {
     Words arguments{"plan", material().deck()};
     arguments.insert(arguments.end(), changes.begin(), changes.end());
     const Result r = run(arguments, {.limit = 90 * slowness});
-    EXPECT_EQ(r.code, 0) << changes[0] << told(r);
+    EXPECT_EQ(r.code, 0) << changes[0] << output_of(r);
     EXPECT_LT(r.cpu_seconds, 20 * slowness) << changes[0];
   }
 }
@@ -152,9 +153,9 @@ TEST(extremes, sequences_of_16M_tokens_are_planned_or_refused) {
 TEST(extremes, error_for_too_many_layers_states_the_limit) {
   for (const char* pattern : {"P x 1000000000", "P x 99999999999999999999", "M- x 8193"}) {
     const Result r = run({"plan", material().deck(), std::string("model.pattern=") + pattern});
-    EXPECT_EQ(r.code, int(Exit::config)) << told(r);
-    EXPECT_NE(r.err.find("at most 16384 layers"), r.err.npos) << told(r);
-    EXPECT_NE(r.err.find(std::string("command line `model.pattern=") + pattern + "`"), r.err.npos) << told(r);
+    EXPECT_EQ(r.code, int(Exit::config)) << output_of(r);
+    EXPECT_NE(r.err.find("at most 16384 layers"), r.err.npos) << output_of(r);
+    EXPECT_NE(r.err.find(std::string("command line `model.pattern=") + pattern + "`"), r.err.npos) << output_of(r);
   }
 }
 
@@ -162,10 +163,10 @@ TEST(extremes, error_for_too_many_layers_states_the_limit) {
 TEST(extremes, data_errors_are_reported_before_planning) {
   const Folder folder;
   const Result r = run(material().train(folder / "out", {"train.seq_length=4000000", "model.pattern=* x 50", "watchdog.seconds=5"}), {.limit = 60});
-  EXPECT_EQ(r.code, int(Exit::data)) << told(r);
-  EXPECT_NE(r.err.find("one sample needs 4000001"), r.err.npos) << told(r);
+  EXPECT_EQ(r.code, int(Exit::data)) << output_of(r);
+  EXPECT_NE(r.err.find("one sample needs 4000001"), r.err.npos) << output_of(r);
   EXPECT_LT(r.cpu_seconds, 5);
-  EXPECT_EQ(last_line_of(r.out).find("submit again"), std::string::npos) << told(r);
+  EXPECT_EQ(last_line_of(r.out).find("submit again"), std::string::npos) << output_of(r);
 }
 
 // A long planning phase must not trigger the watchdog, and SIGTERM must end it.
@@ -176,9 +177,9 @@ TEST(extremes, long_planning_stops_on_sigterm_without_watchdog_alarm) {
                        {.limit = 60, .meanwhile = [&](int pid, const fs::path&) {
                           if (++beats == 500) ::kill(pid, SIGTERM);
                         }});
-  EXPECT_EQ(r.code, int(Exit::again)) << told(r);
-  EXPECT_NE(r.err.find("stopped by SIGTERM"), r.err.npos) << told(r);
-  EXPECT_EQ(r.err.find("watchdog: no progress"), r.err.npos) << told(r);
+  EXPECT_EQ(r.code, int(Exit::again)) << output_of(r);
+  EXPECT_NE(r.err.find("stopped by SIGTERM"), r.err.npos) << output_of(r);
+  EXPECT_EQ(r.err.find("watchdog: no progress"), r.err.npos) << output_of(r);
 }
 
 // `gyrfalcon plan` has nothing to save, so any signal ends it at once.
@@ -190,7 +191,7 @@ TEST(extremes, plan_command_ends_on_any_signal) {
                          {.limit = 60, .meanwhile = [&](int pid, const fs::path&) {
                             if (++beats == 500) ::kill(pid, signal);
                           }});
-    EXPECT_EQ(r.code, 128 + signal) << told(r);
+    EXPECT_EQ(r.code, 128 + signal) << output_of(r);
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << signal;
   }
 }
@@ -199,8 +200,8 @@ TEST(extremes, empty_deck_is_refused) {
   const Folder folder;
   for (const char* text : {"", "# only a comment\n", "{}\n"}) {
     const Result r = run({"plan", folder.write("empty.yaml", text)});
-    EXPECT_EQ(r.code, int(Exit::config)) << told(r);
-    EXPECT_NE(r.err.find("empty.yaml: is empty"), r.err.npos) << told(r);
+    EXPECT_EQ(r.code, int(Exit::config)) << output_of(r);
+    EXPECT_NE(r.err.find("empty.yaml: is empty"), r.err.npos) << output_of(r);
   }
 }
 

@@ -29,10 +29,10 @@ Words train(const fs::path& folder, int last, bool resume) {
 
 struct Reference {
   Reference() {
-    EXPECT_EQ(run(train(whole.path(), steps, false)).code, 0);
+    EXPECT_EQ(run(train(full.path(), steps, false)).code, 0);
     EXPECT_EQ(run(train(before.path(), saved, false)).code, 0);
   }
-  Folder whole, before;
+  Folder full, before;
 };
 
 // System call of a save, as logged: name, path, and second path of a rename.
@@ -51,11 +51,11 @@ std::vector<Call> calls_in(const fs::path& log) {
 
 // System calls of one more training step and its save.
 std::vector<Call> system_calls_of_a_save(const Reference& reference) {
-  const Folder folder, beside;
+  const Folder folder, other_folder;
   fs::copy(reference.before.path(), folder.path(), fs::copy_options::recursive);
-  const Result r = run(train(folder.path(), saved + 1, true), {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_CALL_LOG", beside / "calls"}}});
+  const Result r = run(train(folder.path(), saved + 1, true), {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_CALL_LOG", other_folder / "calls"}}});
   EXPECT_EQ(r.code, 0) << r.err;
-  return calls_in(beside / "calls");
+  return calls_in(other_folder / "calls");
 }
 
 // Index of the system call that fails (from 1), and its errno.
@@ -76,10 +76,10 @@ void fail_call(const Reference& reference, const Refusal& refusal) {
       run(train(folder.path(), saved + 1, true),
           {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_FAILING_CALL", std::to_string(call)}, {"GYR_FAILING_ERROR", std::to_string(error)}}});
   EXPECT_NE(r.err.find("failing call: "), std::string::npos) << r.err;
-  const std::string& said = r.code == 0 ? r.out : r.err;  // the run continues if only the removal of an older checkpoint fails
-  EXPECT_TRUE(r.code == int(Exit::io) || (r.code == 0 && said.find("cannot be removed") != std::string::npos)) << r.code << r.out << r.err;
-  EXPECT_NE(said.find(reason), std::string::npos) << said;
-  EXPECT_NE(said.find("/checkpoints"), std::string::npos) << said;
+  const std::string& printed = r.code == 0 ? r.out : r.err;  // the run continues if only the removal of an older checkpoint fails
+  EXPECT_TRUE(r.code == int(Exit::io) || (r.code == 0 && printed.find("cannot be removed") != std::string::npos)) << r.code << r.out << r.err;
+  EXPECT_NE(printed.find(reason), std::string::npos) << printed;
+  EXPECT_NE(printed.find("/checkpoints"), std::string::npos) << printed;
   for (const int step : {saved - 1, saved, saved + 1}) {
     const fs::path path = Material::checkpoint(folder.path(), step);
     if (step > saved && !fs::exists(path)) continue;
@@ -87,7 +87,7 @@ void fail_call(const Reference& reference, const Refusal& refusal) {
   }
   const Result next = run(train(folder.path(), steps, true));
   ASSERT_EQ(next.code, 0) << next.out << next.err;
-  expect_bitwise_equal_runs(reference.whole.path(), folder.path(), steps);
+  expect_bitwise_equal_runs(reference.full.path(), folder.path(), steps);
 }
 
 // Index of the last matching call before `end`; -1 if there is none.
@@ -135,8 +135,8 @@ TEST(failing_disk, every_rename_is_fsynced_before_and_after) {
   for (const bool async : {false, true})
     for (const int ranks : {0, 4}) {
       SCOPED_TRACE(fmt::format("{} ranks, async {}", ranks, async));
-      const Folder folder, beside;
-      const fs::path log = beside / "calls";
+      const Folder folder, other_folder;
+      const fs::path log = other_folder / "calls";
       Words words{"train.steps=3", "checkpoint.every=1", "checkpoint.keep=1", std::string("checkpoint.async=") + (async ? "true" : "false")};
       if (ranks > 0) words.insert(words.end(), {"parallel.data=2", "parallel.tensor=2"});
       const Result r =

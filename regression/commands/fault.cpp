@@ -26,7 +26,7 @@ TEST(fault, eight_ranks_survive_damaged_shards_and_full_disk) {
     trials.attempt([&] { damage_trial(how, 1); });
   };
   damaged("8 ranks: flipped bit in a shard of the newest checkpoint", Damage::flipped_bit);
-  damaged("8 ranks: shard of the newest checkpoint truncated", Damage::cut_short);
+  damaged("8 ranks: shard of the newest checkpoint truncated", Damage::truncated);
   damaged("8 ranks: shard of the newest checkpoint missing", Damage::removed);
   Trials trials("8 ranks: disk of one is full");
   for (unsigned seed = 1; seed < 4; ++seed) trials.attempt([&] { full_disk_trial(seed); });
@@ -35,10 +35,10 @@ TEST(fault, eight_ranks_survive_damaged_shards_and_full_disk) {
 // A lost rank without a spare removes its model replica. The global batch size stays, and the losses agree up to
 // rounding.
 TEST(fault, lost_rank_without_spare_shrinks_data_parallel_group) {
-  const Folder whole, folder;
+  const Folder full, folder;
   const Words settings{"train.steps=8",     "optimizer.decay_steps=8", "checkpoint.every=2",
                        "parallel.tensor=1", "watchdog.heartbeat=0.1",  "supervise.silent=2"};
-  ASSERT_EQ(run(Material::get().train(whole.path(), settings)).code, 0);
+  ASSERT_EQ(run(Material::get().train(full.path(), settings)).code, 0);
   Words words = Material::get().train(folder.path(), settings);
   words[0] = "run";
   for (const char* more : {"-n", "4", "--spares", "0", "fault.kind=stop", "fault.rank=3", "fault.step=6"}) words.push_back(more);
@@ -47,7 +47,7 @@ TEST(fault, lost_rank_without_spare_shrinks_data_parallel_group) {
   const auto status = json_in(folder / "supervisor.json");
   EXPECT_EQ(status["attempts"][0]["rank"], 3) << status.dump(1);
   EXPECT_EQ(status["attempts"][1]["ranks"], 2) << status.dump(1);
-  const auto expected = losses(whole.path()), series = losses(folder.path());
+  const auto expected = losses(full.path()), series = losses(folder.path());
   ASSERT_EQ(series.size(), expected.size());
   for (const auto& [step, loss] : expected) EXPECT_NEAR(series.at(step), loss, 1e-5 * std::abs(loss)) << step;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Supervised fine-tuning with the program, from prompts and responses in JSONL to a model that answers: data build,
+// Supervised fine-tuning with the program, from prompts and responses in JSONL to a model that responds: data build,
 // train, eval, generate.
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ const Words syllables{"ka", "lo", "mi", "ren", "tu", "sha", "ven", "or"};
 
 std::string question(std::size_t i) { return syllables[i % 8] + " " + syllables[i / 8 % 8] + " " + syllables[i * 5 % 8]; }
 // The last two words of the question in reverse order.
-std::string answer(std::size_t i) { return syllables[i * 5 % 8] + " " + syllables[i / 8 % 8]; }
+std::string response(std::size_t i) { return syllables[i * 5 % 8] + " " + syllables[i / 8 % 8]; }
 
 // 640 examples: each of 64 questions ten times, with 0 to 3 filler words before it.
 struct Examples {
@@ -32,7 +32,7 @@ struct Examples {
     for (std::size_t i = 0; i < 640; ++i) {
       std::string prompt = question(i % 64);
       for (std::size_t n = 0; n < i % 4; ++n) prompt = "mi " + prompt;
-      text += nlohmann::json{{"prompt", prompt}, {"response", answer(i % 64)}}.dump() + "\n";
+      text += nlohmann::json{{"prompt", prompt}, {"response", response(i % 64)}}.dump() + "\n";
     }
     put_contents(lines, text);
     built = run({"data", "build", lines, prefix, "--tokenizer", Material::get().tokenizer(), "--template", chat, "--no-end"});
@@ -71,7 +71,7 @@ TEST(fine_tuning, template_file_and_rank_count_change_no_byte) {
 }
 
 // Trained only on the responses, the model must generate them, followed by the end token.
-TEST(fine_tuning, model_learns_to_answer_prompts) {
+TEST(fine_tuning, model_learns_responses_to_prompts) {
   const Folder folder;
   const Result r = run(examples().train(folder.path(), {"train.seq_length=96", "train.steps=150", "train.eval_every=150", "train.eval_batches=1"}));
   ASSERT_EQ(r.code, 0) << r.out << r.err;
@@ -101,12 +101,12 @@ TEST(fine_tuning, model_learns_to_answer_prompts) {
 
   Words ask{"generate", trained, "--greedy", "--tokens", "30", "--template", chat};
   for (std::size_t i = 0; i < 16; ++i) ask.insert(ask.end(), {"--prompt", question(i * 4)});
-  const Result said = run(ask);
-  ASSERT_EQ(said.code, 0) << said.err;
-  const Words answers = lines_of(said.out);
+  const Result generated = run(ask);
+  ASSERT_EQ(generated.code, 0) << generated.err;
+  const Words responses = lines_of(generated.out);
   int right = 0;
-  for (std::size_t i = 0; i < 16; ++i) right += std::ranges::find(answers, question(i * 4) + answer(i * 4)) != answers.end();
-  EXPECT_GE(right, 12) << said.out;
+  for (std::size_t i = 0; i < 16; ++i) right += std::ranges::find(responses, question(i * 4) + response(i * 4)) != responses.end();
+  EXPECT_GE(right, 12) << generated.out;
 }
 
 // Target tokens are unevenly distributed over the windows. The loss is a mean over the global batch, so data
@@ -125,16 +125,16 @@ TEST(fine_tuning, one_and_four_data_parallel_ranks_train_equally) {
 }
 
 TEST(fine_tuning, resumed_run_ends_with_the_same_bits) {
-  const Folder whole, parts;
+  const Folder full, parts;
   const auto until = [&](const fs::path& folder, const char* steps, const Words& more = {}) {
     Words words = examples().train(folder, {steps, "optimizer.decay_steps=8"});
     words.insert(words.end(), more.begin(), more.end());
     return run(words).code;
   };
-  ASSERT_EQ(until(whole.path(), "train.steps=8"), 0);
+  ASSERT_EQ(until(full.path(), "train.steps=8"), 0);
   ASSERT_EQ(until(parts.path(), "train.steps=3"), 0);
   ASSERT_EQ(until(parts.path(), "train.steps=8", {"--resume"}), 0);
-  const Result r = run({"diff", Material::checkpoint(whole.path(), 8), Material::checkpoint(parts.path(), 8), "--tolerance", "0"});
+  const Result r = run({"diff", Material::checkpoint(full.path(), 8), Material::checkpoint(parts.path(), 8), "--tolerance", "0"});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
 }
 

@@ -44,7 +44,7 @@ std::string line_of(const Words& arguments) {
 }
 
 // Runs a command with std::system while execute() waits for another process; returns its exit code and its output.
-std::pair<int, std::string> beside(const std::string& line, const fs::path& out) {
+std::pair<int, std::string> run_concurrently(const std::string& line, const fs::path& out) {
   const int status = std::system((line + " > " + out.string() + " 2>&1 < /dev/null").c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(out)};
 }
@@ -98,10 +98,10 @@ void second_start_changes_nothing(bool is_supervised) {
   const fs::path out = folder / "out";
   bool done = false;
   const auto refused = [&](const Words& words, int code, const std::string& why, const std::map<std::string, std::string>& before) {
-    const auto [ended, said] = beside(line_of(words), folder / "second");
-    EXPECT_EQ(ended, code) << said;
-    for (const std::string& part : {why, fmt::format("RUN FAILED {}", code)}) EXPECT_NE(said.find(part), std::string::npos) << said;
-    EXPECT_TRUE(snapshot(out) == before) << words[0] << " changed the folder of a live run\n" << said;
+    const auto [ended, printed] = run_concurrently(line_of(words), folder / "second");
+    EXPECT_EQ(ended, code) << printed;
+    for (const std::string& part : {why, fmt::format("RUN FAILED {}", code)}) EXPECT_NE(printed.find(part), std::string::npos) << printed;
+    EXPECT_TRUE(snapshot(out) == before) << words[0] << " changed the folder of a live run\n" << printed;
   };
   const auto intrude = [&](int pid, const fs::path&) {
     if (done || !has_step(out, 3)) return;
@@ -122,7 +122,7 @@ void second_start_changes_nothing(bool is_supervised) {
   };
   const Words words{"train.steps=40", "optimizer.decay_steps=40", "checkpoint.every=10"};
   const Result r = run(is_supervised ? supervised(out, words) : train(out, words), {.meanwhile = intrude});
-  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_EQ(r.code, 0) << output_of(r);
   EXPECT_TRUE(done);
   EXPECT_EQ(json_in(out / "status.json")["state"], "done");
   if (is_supervised) {
@@ -151,8 +151,8 @@ void refused_starts_change_nothing(bool was_supervised) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
-  const Result whole = run(was_supervised ? supervised(out, settings) : train(out, settings));
-  ASSERT_EQ(whole.code, 0) << told(whole);
+  const Result full = run(was_supervised ? supervised(out, settings) : train(out, settings));
+  ASSERT_EQ(full.code, 0) << output_of(full);
   const std::string other = Material::get().trained();
   struct Refusal {
     Words words;
@@ -170,8 +170,8 @@ void refused_starts_change_nothing(bool was_supervised) {
     if (is_supervised) words.erase(words.begin());  // --resume
     const auto before = unlocked(out);
     const Result r = run(is_supervised ? supervised(out, with(words)) : train(out, with(words)));
-    EXPECT_EQ(r.code, code) << told(r);
-    EXPECT_TRUE(unlocked(out) == before) << told(r);
+    EXPECT_EQ(r.code, code) << output_of(r);
+    EXPECT_TRUE(unlocked(out) == before) << output_of(r);
   };
   for (const Refusal& refusal : refusals)
     for (const bool is_supervised : {false, true})
@@ -198,13 +198,13 @@ TEST(folder, supervisor_keeps_folder_locked_between_attempts) {
     done = true;
     const auto live = descendants(pid);
     stop(live);
-    const auto [code, said] = beside(line_of(train(out, {"train.steps=5", "--resume"})), folder / "second");
-    EXPECT_EQ(code, 74) << said;
-    EXPECT_NE(said.find("another run writes to this folder"), std::string::npos) << said;
+    const auto [code, printed] = run_concurrently(line_of(train(out, {"train.steps=5", "--resume"})), folder / "second");
+    EXPECT_EQ(code, 74) << printed;
+    EXPECT_NE(printed.find("another run writes to this folder"), std::string::npos) << printed;
     for (const int process : live) kill(process, SIGCONT);
   };
   const Result r = run(supervised(out, {"train.steps=12", "checkpoint.every=4", "fault.kind=exit:7", "fault.step=6"}), {.meanwhile = between});
-  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_EQ(r.code, 0) << output_of(r);
   EXPECT_TRUE(done);
   EXPECT_EQ(json_in(out / "supervisor.json")["restarts"], 1);
 }
@@ -220,7 +220,7 @@ TEST(folder, killed_run_folder_is_taken_over_elsewhere) {
     const Result r = execute(
         {"/bin/sh", "-c", "exec env " + on("east", job) + line_of(is_supervised ? supervised(folder / name, words) : train(folder / name, words))},
         {.kill_when = [&] { return fs::exists(Material::checkpoint(folder / name, 4)); }});
-    EXPECT_TRUE(r.killed) << told(r);
+    EXPECT_TRUE(r.killed) << output_of(r);
   };
   const auto next = [&](const std::string& name, const std::string& job, bool is_supervised, const Words& more, const std::string& why) {
     SCOPED_TRACE(name);
@@ -229,9 +229,9 @@ TEST(folder, killed_run_folder_is_taken_over_elsewhere) {
     Words words = is_supervised ? supervised(folder / name, settings) : train(folder / name, settings);
     if (!is_supervised) words.push_back("--resume");
     const Result r = execute({"/bin/sh", "-c", "exec env " + on("west", job) + line_of(words)});
-    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_EQ(r.code, 0) << output_of(r);
     for (const std::string& part : {std::string("taken over from process"), std::string("on east"), why, std::string("resumed from")})
-      EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << told(r);
+      EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << output_of(r);
   };
   const std::string first = "SLURM_JOB_ID=36 SLURM_CLUSTER_NAME=big SLURM_STEP_ID=0", again = first + " SLURM_RESTART_COUNT=1";
   for (const bool is_supervised : {false, true}) {
@@ -265,14 +265,14 @@ TEST(folder, one_of_two_simultaneous_starts_gets_the_folder) {
   Trials trials("simultaneous starts of two machines in one folder");
   for (unsigned pair = 0; pair < pairs; ++pair)
     trials.attempt([&] {
-      std::vector<std::string> codes, said;
+      std::vector<std::string> codes, printed;
       for (const char* host : {"east", "west"}) {
         codes.push_back(contents(folder / fmt::format("out{}.{}.code", pair, host)));
-        said.push_back(contents(folder / fmt::format("out{}.{}", pair, host)));
+        printed.push_back(contents(folder / fmt::format("out{}.{}", pair, host)));
       }
       EXPECT_TRUE((codes == std::vector<std::string>{"0\n", "74\n"}) || (codes == std::vector<std::string>{"74\n", "0\n"}))
-          << codes[0] << said[0] << codes[1] << said[1];
-      EXPECT_NE(said[codes[0] == "0\n"].find("another run"), std::string::npos) << said[codes[0] == "0\n"];
+          << codes[0] << printed[0] << codes[1] << printed[1];
+      EXPECT_NE(printed[codes[0] == "0\n"].find("another run"), std::string::npos) << printed[codes[0] == "0\n"];
       EXPECT_EQ(losses(folder / fmt::format("out{}", pair)).size(), 300u);
     });
 }
@@ -299,8 +299,8 @@ TEST(folder, output_folder_deleted_during_a_save_is_named) {
       Words command = train(out, words);
       if (parallel) command.push_back("parallel.tensor=2");
       const Result r = run(command, {.ranks = parallel ? 2 : 0, .limit = 60, .meanwhile = remove});
-      EXPECT_EQ(r.code, 74) << told(r);
-      EXPECT_NE(r.err.find("the output folder has been deleted or moved"), std::string::npos) << told(r);
+      EXPECT_EQ(r.code, 74) << output_of(r);
+      EXPECT_NE(r.err.find("the output folder has been deleted or moved"), std::string::npos) << output_of(r);
     });
 }
 
@@ -321,13 +321,13 @@ TEST(folder, deleted_output_folder_ends_the_run) {
       Words words{"train.steps=100000", fmt::format("checkpoint.every={}", every)};
       if (ranks > 0) words.push_back("parallel.tensor=2");
       const Result r = run(is_supervised ? supervised(out, words) : train(out, words), {.ranks = ranks, .limit = 30, .meanwhile = remove});
-      EXPECT_EQ(r.code, 74) << told(r);
-      EXPECT_NE(r.err.find("the output folder has been deleted or moved"), std::string::npos) << told(r);
-      EXPECT_NE(r.err.find(out.string()), std::string::npos) << told(r);
-      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
-      EXPECT_FALSE(fs::exists(out)) << told(r);
+      EXPECT_EQ(r.code, 74) << output_of(r);
+      EXPECT_NE(r.err.find("the output folder has been deleted or moved"), std::string::npos) << output_of(r);
+      EXPECT_NE(r.err.find(out.string()), std::string::npos) << output_of(r);
+      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << output_of(r);
+      EXPECT_FALSE(fs::exists(out)) << output_of(r);
       if (is_supervised) {
-        EXPECT_NE(r.out.find("0 restarts"), std::string::npos) << told(r);
+        EXPECT_NE(r.out.find("0 restarts"), std::string::npos) << output_of(r);
       }
     });
 }
@@ -344,8 +344,8 @@ TEST(folder, on_full_disk_supervisor_still_prints_its_report) {
     words.push_back(word);
   const Result r = execute({"/bin/sh", "-c", "(ulimit -f 1; trap '' XFSZ; exec " + line_of(words) + ") 2>&1 | cat"});
   for (const char* part : {"culprit", "effective training time", "supervisor.json", "gives up"})
-    EXPECT_NE(r.out.find(part), std::string::npos) << part << told(r);
-  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << told(r);
+    EXPECT_NE(r.out.find(part), std::string::npos) << part << output_of(r);
+  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << output_of(r);
 }
 
 // Files that a run writes to an output folder, and their temporary names (.tmp).
@@ -361,10 +361,10 @@ std::vector<fs::path> names_in(const fs::path& folder) {
 // is refused.
 TEST(folder, targets_of_symbolic_links_stay_unchanged) {
   const auto settings = [](int steps) { return Words{fmt::format("train.steps={}", steps), "optimizer.decay_steps=4", "checkpoint.every=2"}; };
-  const Folder whole;
-  ASSERT_EQ(run(supervised(whole / "out", settings(2))).code, 0);
+  const Folder full;
+  ASSERT_EQ(run(supervised(full / "out", settings(2))).code, 0);
   std::vector<std::vector<fs::path>> laid{{}, {"metrics.jsonl"}, {"lock"}, {"supervisor.lock"}};
-  for (const fs::path& name : names_in(whole / "out"))
+  for (const fs::path& name : names_in(full / "out"))
     if (name != "metrics.jsonl" && name != "lock" && name != "supervisor.lock") laid[0].push_back(name);
   EXPECT_GT(laid[0].size(), 12u);
   Trials trials("symbolic links in an output folder");
@@ -372,23 +372,23 @@ TEST(folder, targets_of_symbolic_links_stay_unchanged) {
     trials.attempt([&] {
       const bool refused = names.size() == 1;
       const Folder folder;
-      fs::copy(whole / "out", folder / "out", fs::copy_options::recursive);
-      const auto own = [&](const fs::path& name) {
+      fs::copy(full / "out", folder / "out", fs::copy_options::recursive);
+      const auto owned_by_run = [&](const fs::path& name) {
         std::string plain = name;
         std::replace(plain.begin(), plain.end(), '/', '.');
         return folder / ("own." + plain);
       };
       for (const fs::path& name : names) {
-        put_contents(own(name), contents(folder / "out" / name));  // some files are read before they are written
+        put_contents(owned_by_run(name), contents(folder / "out" / name));  // some files are read before they are written
         fs::remove(folder / "out" / name);
-        fs::create_symlink(own(name), folder / "out" / name);
+        fs::create_symlink(owned_by_run(name), folder / "out" / name);
       }
       const Result r = run(supervised(folder / "out", settings(4)));
-      EXPECT_EQ(r.code, refused ? 74 : 0) << told(r);
-      for (const fs::path& name : names) EXPECT_EQ(contents(own(name)), contents(whole / "out" / name)) << name;
+      EXPECT_EQ(r.code, refused ? 74 : 0) << output_of(r);
+      for (const fs::path& name : names) EXPECT_EQ(contents(owned_by_run(name)), contents(full / "out" / name)) << name;
       if (refused) {
-        EXPECT_NE((r.out + r.err).find((folder / "out" / names[0]).string() + ": "), std::string::npos) << told(r);
-        EXPECT_NE((r.out + r.err).find("it is a symbolic link"), std::string::npos) << told(r);
+        EXPECT_NE((r.out + r.err).find((folder / "out" / names[0]).string() + ": "), std::string::npos) << output_of(r);
+        EXPECT_NE((r.out + r.err).find("it is a symbolic link"), std::string::npos) << output_of(r);
       }
     });
 }
@@ -396,15 +396,15 @@ TEST(folder, targets_of_symbolic_links_stay_unchanged) {
 // The supervisor must forward every signal to its ranks, including repeated ones.
 TEST(folder, supervisor_forwards_every_signal_to_its_ranks) {
   const Folder folder;
-  const fs::path heard = folder / "heard";
-  put_contents(folder / "launcher", "#!/bin/bash\nfor s in TERM USR1 INT; do trap \"echo $s >> " + heard.string() + "\" $s; done\necho ready >> " +
-                                        heard.string() + "\nwhile [ ! -e " + (folder / "enough").string() + " ]; do sleep 0.05; done\nexit 78\n");
+  const fs::path received = folder / "heard";
+  put_contents(folder / "launcher", "#!/bin/bash\nfor s in TERM USR1 INT; do trap \"echo $s >> " + received.string() + "\" $s; done\necho ready >> " +
+                                        received.string() + "\nwhile [ ! -e " + (folder / "enough").string() + " ]; do sleep 0.05; done\nexit 78\n");
   fs::permissions(folder / "launcher", fs::perms::owner_all);
   const std::vector<std::pair<int, std::string>> sent{{SIGUSR1, "USR1"}, {SIGUSR1, "USR1"}, {SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGTERM, "TERM"}};
   std::string expected = "ready\n";
   std::size_t next = 0;
   const auto signal = [&](int pid, const fs::path&) {
-    if (contents(heard) != expected) return;
+    if (contents(received) != expected) return;
     if (next == sent.size()) return put_contents(folder / "enough", "");
     kill(pid, sent[next].first);
     expected += sent[next++].second + "\n";
@@ -414,8 +414,8 @@ TEST(folder, supervisor_forwards_every_signal_to_its_ranks) {
   for (const std::string& word : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launcher").string()})
     words.push_back(word);
   const Result r = run(words, {.limit = 30, .meanwhile = signal});
-  EXPECT_EQ(r.code, 78) << told(r);
-  EXPECT_EQ(contents(heard), expected);
+  EXPECT_EQ(r.code, 78) << output_of(r);
+  EXPECT_EQ(contents(received), expected);
 }
 
 // SIGUSR1 makes a supervised run save and stop, without a restart.
@@ -426,8 +426,8 @@ TEST(folder, supervised_run_saves_and_stops_on_sigusr1) {
     if (!sent && has_step(folder / "out", 3)) sent = kill(pid, SIGUSR1) == 0;
   };
   const Result r = run(supervised(folder / "out", {"train.steps=100000"}), {.limit = 30, .meanwhile = stop});
-  EXPECT_EQ(r.code, 75) << told(r);
-  EXPECT_NE(r.out.find("0 restarts"), std::string::npos) << told(r);
+  EXPECT_EQ(r.code, 75) << output_of(r);
+  EXPECT_NE(r.out.find("0 restarts"), std::string::npos) << output_of(r);
   EXPECT_FALSE(fs::is_empty(folder / "out/checkpoints"));
 }
 
@@ -455,7 +455,7 @@ TEST(folder, run_finishes_although_its_only_rank_dies_repeatedly) {
   };
   const Result r =
       run(supervised(folder / "out", {fmt::format("train.steps={}", steps), "checkpoint.every=15", "checkpoint.keep=100"}), {.meanwhile = kill_it});
-  EXPECT_EQ(r.code, 0) << told(r);
+  EXPECT_EQ(r.code, 0) << output_of(r);
   EXPECT_EQ(killed, kills);
   EXPECT_EQ(json_in(folder / "out/supervisor.json")["restarts"], kills);
 }

@@ -15,7 +15,7 @@ namespace gyr::testing::generate_suite {
 namespace {
 
 // Text that `gyrfalcon generate` prints for these arguments.
-std::string said(const Words& more, int ranks = 0) {
+std::string generated(const Words& more, int ranks = 0) {
   Words arguments{"generate", Material::get().trained(), "--tokens", "24"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const Result r = run(arguments, {.ranks = ranks});
@@ -42,14 +42,14 @@ Score score(const std::filesystem::path& checkpoint, const Words& more = {}, int
 }  // namespace
 
 TEST(generate, greedy_text_is_the_same_on_two_ranks) {
-  const std::string text = said({"--prompt", "ka", "--greedy"});
+  const std::string text = generated({"--prompt", "ka", "--greedy"});
   EXPECT_TRUE(text.starts_with("ka")) << text;
   EXPECT_GT(text.size(), 20u) << text;
-  EXPECT_EQ(text, said({"--prompt", "ka", "--greedy"}, 2));
-  EXPECT_EQ(text, said({"--prompt", "ka", "--greedy", "--pipeline", "2"}, 2));
-  EXPECT_EQ(text, said({"--prompt", "ka", "--temperature", "0"}));
-  EXPECT_EQ(text, said({"--prompt", "ka", "--top-k", "1"}));
-  EXPECT_EQ(text, said({"--prompt", "ka", "--top-p", "0.000001"}));
+  EXPECT_EQ(text, generated({"--prompt", "ka", "--greedy"}, 2));
+  EXPECT_EQ(text, generated({"--prompt", "ka", "--greedy", "--pipeline", "2"}, 2));
+  EXPECT_EQ(text, generated({"--prompt", "ka", "--temperature", "0"}));
+  EXPECT_EQ(text, generated({"--prompt", "ka", "--top-k", "1"}));
+  EXPECT_EQ(text, generated({"--prompt", "ka", "--top-p", "0.000001"}));
 }
 
 TEST(generate, seed_determines_the_sampled_text) {
@@ -57,7 +57,7 @@ TEST(generate, seed_determines_the_sampled_text) {
   const auto with = [&](const char* seed, int ranks = 0) {
     Words words = hot;
     words.push_back(seed);
-    return said(words, ranks);
+    return generated(words, ranks);
   };
   const std::string text = with("5");
   EXPECT_EQ(text, with("5"));
@@ -66,12 +66,12 @@ TEST(generate, seed_determines_the_sampled_text) {
 }
 
 TEST(generate, text_ends_before_the_stop_string) {
-  const std::string text = said({"--prompt", "ka", "--greedy"});
+  const std::string text = generated({"--prompt", "ka", "--greedy"});
   const std::string stop = text.substr(8, 3);
   const auto at = text.find(stop, 2);
   ASSERT_NE(at, std::string::npos);
-  EXPECT_EQ(said({"--prompt", "ka", "--greedy", "--stop", stop}), text.substr(0, at) + "\n");
-  EXPECT_EQ(said({"--prompt", "ka", "--greedy", "--stop", "#never#", "--stop", stop}), text.substr(0, at) + "\n");
+  EXPECT_EQ(generated({"--prompt", "ka", "--greedy", "--stop", stop}), text.substr(0, at) + "\n");
+  EXPECT_EQ(generated({"--prompt", "ka", "--greedy", "--stop", "#never#", "--stop", stop}), text.substr(0, at) + "\n");
 }
 
 TEST(generate, several_prompts_at_once_equal_single_prompts) {
@@ -81,10 +81,10 @@ TEST(generate, several_prompts_at_once_equal_single_prompts) {
   for (const std::string& prompt : prompts) {
     all.push_back("--prompt"), all.push_back(prompt);
     if (!expected.empty()) expected += "\n";
-    expected += said({"--prompt", prompt, "--greedy"});
+    expected += generated({"--prompt", prompt, "--greedy"});
   }
-  EXPECT_EQ(said(all), expected);
-  EXPECT_EQ(said(all, 2), expected);
+  EXPECT_EQ(generated(all), expected);
+  EXPECT_EQ(generated(all, 2), expected);
 }
 
 // The result of each prompt must not depend on the prompts that share its batch or on which slot of the batch it takes
@@ -96,21 +96,21 @@ TEST(generate, prompt_file_results_keep_the_file_order) {
   for (const std::string& prompt : prompts) lines += prompt + "\n", objects += Json{{"prompt", prompt}}.dump() + "\n";
   put_contents(folder / "prompts.txt", lines);
   put_contents(folder / "prompts.jsonl", objects);
-  const std::string whole = said({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a "});
-  std::istringstream answers(whole);
+  const std::string full = generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a "});
+  std::istringstream replies(full);
   std::string line;
   for (const std::string& prompt : prompts) {
-    ASSERT_TRUE(std::getline(answers, line));
-    const Json answer = Json::parse(line);
-    EXPECT_EQ(answer["prompt"], prompt);
-    EXPECT_EQ(prompt + answer["text"].get<std::string>() + "\n", said({"--prompt", prompt, "--greedy", "--stop", "a "}));
-    EXPECT_TRUE(answer["end"] == "stop" || (answer["end"] == "length" && answer["tokens"] == 24)) << line;
+    ASSERT_TRUE(std::getline(replies, line));
+    const Json reply = Json::parse(line);
+    EXPECT_EQ(reply["prompt"], prompt);
+    EXPECT_EQ(prompt + reply["text"].get<std::string>() + "\n", generated({"--prompt", prompt, "--greedy", "--stop", "a "}));
+    EXPECT_TRUE(reply["end"] == "stop" || (reply["end"] == "length" && reply["tokens"] == 24)) << line;
   }
-  EXPECT_FALSE(std::getline(answers, line));
-  EXPECT_EQ(said({"--batch", folder / "prompts.jsonl", "--greedy", "--stop", "a "}), whole);
-  for (const char* together : {"1", "2", "5"})
-    EXPECT_EQ(said({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", together}), whole) << together;
-  EXPECT_EQ(said({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", "2"}, 2), whole);
+  EXPECT_FALSE(std::getline(replies, line));
+  EXPECT_EQ(generated({"--batch", folder / "prompts.jsonl", "--greedy", "--stop", "a "}), full);
+  for (const char* batch_size : {"1", "2", "5"})
+    EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", batch_size}), full) << batch_size;
+  EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", "2"}, 2), full);
 }
 
 TEST(generate, malformed_prompt_file_is_refused) {
@@ -139,10 +139,10 @@ TEST(generate, int8_weights_change_the_loss_little) {
   EXPECT_NE(int8.loss, stored.loss);
   EXPECT_NEAR(int8.loss, stored.loss, 5e-3 * stored.loss);
   const Words greedy{"--prompt", "ka", "--greedy", "--weights", "int8"};
-  EXPECT_TRUE(said(greedy).starts_with("ka"));
+  EXPECT_TRUE(generated(greedy).starts_with("ka"));
   Words stages = greedy;
   stages.insert(stages.end(), {"--pipeline", "2"});
-  EXPECT_EQ(said(stages, 2), said(greedy));
+  EXPECT_EQ(generated(stages, 2), generated(greedy));
 }
 
 TEST(generate, generate_returns_the_requested_number_of_tokens) {
@@ -184,17 +184,17 @@ TEST(generate, plain_option_disables_special_tokens_in_prompts) {
   const Words prompt{"--prompt", "ka<|endoftext|>lo", "--greedy"};
   Words plain = prompt;
   plain.push_back("--plain");
-  EXPECT_NE(said(prompt), said(plain));
-  EXPECT_EQ(said({"--prompt", "ka", "--greedy"}), said({"--prompt", "ka", "--greedy", "--plain"}));
+  EXPECT_NE(generated(prompt), generated(plain));
+  EXPECT_EQ(generated({"--prompt", "ka", "--greedy"}), generated({"--prompt", "ka", "--greedy", "--plain"}));
 }
 
 // Evaluation does not use the training batch size, so any number of ranks is possible.
 TEST(generate, evaluation_works_on_any_number_of_ranks) {
-  const Score alone = score(Material::get().trained(), {"--data", Material::get().prefix(), "--limit", "12"});
+  const Score single_rank = score(Material::get().trained(), {"--data", Material::get().prefix(), "--limit", "12"});
   for (const int ranks : {3, 5}) {
     const Score shared = score(Material::get().trained(), {"--data", Material::get().prefix(), "--limit", "12"}, ranks);
-    EXPECT_NEAR(shared.loss, alone.loss, 1e-5 * alone.loss);
-    EXPECT_EQ(shared.tokens, alone.tokens);
+    EXPECT_NEAR(shared.loss, single_rank.loss, 1e-5 * single_rank.loss);
+    EXPECT_EQ(shared.tokens, single_rank.tokens);
   }
 }
 
@@ -240,7 +240,7 @@ TEST(generate, response_keeps_the_space_of_its_first_word) {
   const Folder folder;
   put_contents(folder / "words.json", word_tokenizer());
   const std::string file = folder / "words.json";
-  const std::string text = said({"--tokenizer", file, "--prompt", "ka", "--greedy"});
+  const std::string text = generated({"--tokenizer", file, "--prompt", "ka", "--greedy"});
   EXPECT_TRUE(text.starts_with("ka t")) << text;
   const Result chat = run({"generate", Material::get().trained(), "--tokenizer", file, "--prompt", "ka", "--greedy", "--tokens", "24", "--template",
                            "{prompt}{response}"});

@@ -229,7 +229,7 @@ class Finished {
     Words words = settings(folder_ / "out");
     words.insert(words.end(), {"fault.kind=kill", "fault.step=3", "trace.on=true", "trace.steps=[5]", "dump.steps=[5]"});
     const Result r = run(words);
-    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_EQ(r.code, 0) << output_of(r);
     put_contents(folder_ / "out/lock", R"({"host": "h", "pid": 1, "job": "", "boot": "b", "token": "t", "beat": "000000000007"})"
                                        "\n");
   }
@@ -303,7 +303,7 @@ TEST(hostile, damaged_output_folders_end_commands_properly) {
     trials.attempt([&] {
       const Result r = run(command, {.limit = 60.0 * slowness});
       expect_no_forged_output(r, command[0] == "train" || command[0] == "run");
-      EXPECT_LT(r.peak_kib, 2'000'000) << told(r);
+      EXPECT_LT(r.peak_kib, 2'000'000) << output_of(r);
     });
   }
 }
@@ -314,7 +314,7 @@ namespace {
 fs::path model_folder(const Folder& folder) {
   const fs::path model = folder / "model";
   const Result out = run({"export-hf", material().trained(), model});
-  EXPECT_EQ(out.code, 0) << told(out);
+  EXPECT_EQ(out.code, 0) << output_of(out);
   put_contents(model / "tokenizer_config.json", R"({"chat_template": "{{ messages }}", "eos_token": "<|endoftext|>", "add_bos_token": false})");
   put_contents(model / "special_tokens_map.json", R"({"eos_token": {"content": "<|endoftext|>"}})");
   fs::create_directory(folder / "adapters");
@@ -331,13 +331,13 @@ TEST(hostile, damaged_model_folders_end_commands_properly) {
   const Draws e = draws_of_run();
   const int draws = 12 * e.draws;
   std::printf("seed %u, %d draws\n", e.seed, draws);
-  const Folder whole;
-  model_folder(whole);
+  const Folder intact;
+  model_folder(intact);
   Trials trials("damaged files in a model folder");
   for (int draw = 0; draw < draws; ++draw) {
     Mutation mutation(e.seed * 100'000 + 50'000 + unsigned(draw));
     const Folder folder;
-    fs::copy(whole.path(), folder.path(), fs::copy_options::recursive);
+    fs::copy(intact.path(), folder.path(), fs::copy_options::recursive);
     const auto files = files_in(folder.path());
     const fs::path file = mutation.up_to(2) == 0 ? folder / "adapters/adapter_config.json" : files[mutation.up_to(unsigned(files.size() - 1))];
     const std::string done = file.lexically_relative(folder.path()).string() + ": " + mutation.damage(file);

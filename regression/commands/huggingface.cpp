@@ -21,13 +21,13 @@ const Material& material() { return Material::get(); }
 
 Result must(const Words& arguments, const Options& options = {}) {
   const Result r = run(arguments, options);
-  EXPECT_EQ(r.code, 0) << arguments[0] << ": " << told(r);
+  EXPECT_EQ(r.code, 0) << arguments[0] << ": " << output_of(r);
   return r;
 }
 
 void expect_refused(const Words& arguments, Exit code, const std::string& part, const Options& options = {}) {
   const Result r = run(arguments, options);
-  EXPECT_EQ(r.code, int(code)) << told(r);
+  EXPECT_EQ(r.code, int(code)) << output_of(r);
   EXPECT_NE(r.err.find(part), std::string::npos) << "'" << part << "' is not in: " << r.err;
 }
 
@@ -151,9 +151,9 @@ TEST(huggingface, exported_folder_scores_and_generates_as_its_checkpoint) {
   EXPECT_EQ(loss_of(exported()), wanted);
   EXPECT_EQ(loss_of(folder / "ckpt"), wanted);
   for (const int ranks : {2, 4}) EXPECT_NEAR(loss_of(exported(), {"--tensor", std::to_string(ranks)}, ranks), wanted, 1e-5);
-  const auto said = [](const fs::path& model) { return must({"generate", model, "--prompt", "ka", "--greedy", "--tokens", "20"}).out; };
-  EXPECT_EQ(said(exported()), said(material().trained()));
-  EXPECT_EQ(said(folder / "ckpt"), said(material().trained()));
+  const auto generated = [](const fs::path& model) { return must({"generate", model, "--prompt", "ka", "--greedy", "--tokens", "20"}).out; };
+  EXPECT_EQ(generated(exported()), generated(material().trained()));
+  EXPECT_EQ(generated(folder / "ckpt"), generated(material().trained()));
 }
 
 TEST(huggingface, run_starts_from_folder_or_checkpoint_on_grids) {
@@ -239,10 +239,10 @@ TEST(huggingface, checkpoints_keep_generation_config_and_chat_template) {
   };
   Json all;  // all token ids, so that any generated token ends the text
   for (int token = 0; token < Material::vocab_size; ++token) all.push_back(token);
-  const std::string turns = "{% for message in messages %}{{ '<' + message['role'] + '>' + message['content'] + '\n' }}{% endfor %}";
+  const std::string messages = "{% for message in messages %}{{ '<' + message['role'] + '>' + message['content'] + '\n' }}{% endfor %}";
   with_config(all);
   put_contents(folder / "hf/generation_config.json", "{ \"temperature\": 0.5,\n \"do_sample\":true}");
-  put_contents(folder / "hf/tokenizer_config.json", Json{{"chat_template", turns}, {"eos_token", "<|endoftext|>"}}.dump(3));
+  put_contents(folder / "hf/tokenizer_config.json", Json{{"chat_template", messages}, {"eos_token", "<|endoftext|>"}}.dump(3));
   put_contents(folder / "hf/special_tokens_map.json", "{}");
   const auto made = [&](const fs::path& model, const Words& more = {}) {
     Words words{"generate", model, "--prompt", "ka", "--greedy", "--tokens", "20", "--tokenizer", tokenizer};
@@ -362,7 +362,7 @@ TEST(huggingface, full_disk_leaves_no_partial_files) {
   for (const long limit : {0L, 100L, weights / 2, weights - 1}) {
     // The file-size limit also cuts the error message, because standard error is a file here.
     const Result r = run({"export-hf", material().trained(), folder / "a"}, {.file_limit = limit});
-    EXPECT_EQ(r.code, int(Exit::io)) << told(r);
+    EXPECT_EQ(r.code, int(Exit::io)) << output_of(r);
     if (limit > 1000) {
       EXPECT_NE(r.err.find("nothing was kept"), std::string::npos) << r.err;
     }

@@ -38,7 +38,7 @@ Words words_of_job(const std::string& script, const Words& overrides) {
   Words command{"/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/" + script};
   if (!pbs) command.push_back("some.yaml"), command.insert(command.end(), overrides.begin(), overrides.end());
   const Result r = execute(command, {.env = env});
-  EXPECT_EQ(r.code, 0) << script << told(r);
+  EXPECT_EQ(r.code, 0) << script << output_of(r);
   Words words = lines_of(contents(folder / "words"));
   const auto train = std::find(words.begin(), words.end(), "train");
   if (words.end() - train < 3) return {"no train DECK among the words"};
@@ -76,11 +76,11 @@ TEST(launch, lone_rank_of_several_is_refused) {
     const Folder folder;
     const Result r = refused_start(
         {{size, std::to_string(ranks)}, {rank, std::to_string(random() % ranks)}, {"SLURM_NTASKS", "3"}, {"SLURM_STEP_ID", "0"}}, folder);
-    EXPECT_EQ(r.code, int(Exit::device)) << told(r);
+    EXPECT_EQ(r.code, int(Exit::device)) << output_of(r);
     for (const std::string& part :
          {fmt::format("{}={}", size, ranks), std::string("each process would be a single-rank run"), std::string("mpiexec")})
-      EXPECT_NE(r.err.find(part), std::string::npos) << part << told(r);
-    EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 69")) << told(r);
+      EXPECT_NE(r.err.find(part), std::string::npos) << part << output_of(r);
+    EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 69")) << output_of(r);
     EXPECT_FALSE(fs::exists(folder / "out")) << size;
   }
 }
@@ -95,7 +95,7 @@ TEST(launch, single_processes_of_any_launcher_run) {
   for (const auto& env : environments) {
     const Folder folder;
     const Result r = run({"eval", material().trained(), "--sequences", "2"}, {.env = env});
-    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_EQ(r.code, 0) << output_of(r);
   }
 }
 
@@ -108,13 +108,13 @@ TEST(launch, impossible_thread_variables_are_refused_at_once) {
       const std::string value = draw == 0 ? "x" : !is_count ? bad[7 + random() % 2] : draw == 1 ? "100000" : bad[random() % bad.size()];
       const Folder folder;
       const Result r = refused_start({{name, value}}, folder);
-      EXPECT_EQ(r.code, int(Exit::usage)) << name << "=" << value << told(r);
-      EXPECT_NE(r.err.find(name), std::string::npos) << told(r);
+      EXPECT_EQ(r.code, int(Exit::usage)) << name << "=" << value << output_of(r);
+      EXPECT_NE(r.err.find(name), std::string::npos) << output_of(r);
       const Words lines = lines_of(r.err);
       const auto is_own = [](const std::string& line) { return !line.empty() && !line.starts_with("libgomp:"); };
-      EXPECT_EQ(std::count_if(lines.begin(), lines.end(), is_own), 1) << told(r);
-      EXPECT_LT(r.err.size(), 600u) << told(r);
-      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 64")) << told(r);
+      EXPECT_EQ(std::count_if(lines.begin(), lines.end(), is_own), 1) << output_of(r);
+      EXPECT_LT(r.err.size(), 600u) << output_of(r);
+      EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 64")) << output_of(r);
       EXPECT_LT(r.seconds, 5 * slowness) << name << "=" << value;
     }
 }
@@ -124,7 +124,7 @@ TEST(launch, usual_thread_variables_are_accepted) {
     for (const char* value : {"1", "3", "2,1"}) {
       if (std::string(value) == "2,1" && std::string(name) != "OMP_NUM_THREADS") continue;
       const Result r = run({"eval", material().trained(), "--sequences", "2"}, {.env = {{name, value}}});
-      EXPECT_EQ(r.code, 0) << name << "=" << value << told(r);
+      EXPECT_EQ(r.code, 0) << name << "=" << value << output_of(r);
     }
   EXPECT_EQ(run({"eval", material().trained(), "--sequences", "2"}, {.env = {{"OMP_NUM_THREADS", ""}}}).code, 0);
 }

@@ -37,10 +37,11 @@ TEST(multi_token, mtp_depths_learn_and_resume_with_same_bits) {
   const Folder folder;
   const Words steps{"train.steps=24", "checkpoint.every=12", "optimizer.decay_steps=24", "parallel.pipeline=2"};
   trained(folder / "whole", steps, 2);
-  const auto told = metrics(folder / "whole", "step");
-  ASSERT_EQ(told.size(), 24u);
-  for (std::size_t k = 0; k < 2; ++k) EXPECT_LT(told.back()["mtp_losses"][k].get<double>(), told.front()["mtp_losses"][k].get<double>() - 0.3) << k;
-  EXPECT_NEAR(told.front()["mtp_losses"][0].get<double>(), std::log(300.), 0.3);
+  const auto logged = metrics(folder / "whole", "step");
+  ASSERT_EQ(logged.size(), 24u);
+  for (std::size_t k = 0; k < 2; ++k)
+    EXPECT_LT(logged.back()["mtp_losses"][k].get<double>(), logged.front()["mtp_losses"][k].get<double>() - 0.3) << k;
+  EXPECT_NEAR(logged.front()["mtp_losses"][0].get<double>(), std::log(300.), 0.3);
   trained(folder / "parts", with(steps, {"train.steps=12"}), 2);
   trained(folder / "parts", with(steps, {"--resume"}), 2);
   expect_bitwise_equal_runs(folder / "whole", folder / "parts", 24);
@@ -53,14 +54,14 @@ TEST(multi_token, evaluation_and_generation_ignore_mtp_modules) {
   const fs::path checkpoint = Material::checkpoint(folder / "mtp", 6);
   // A next_token run that starts from these weights drops the MTP modules.
   trained(folder / "next", {"--init-from", checkpoint, "train.objective=next_token", "train.steps=1", "optimizer.lr=0", "optimizer.min_lr=0"});
-  const fs::path alone = Material::checkpoint(folder / "next", 1);
-  const Result info = run({"info", alone});
+  const fs::path single_rank = Material::checkpoint(folder / "next", 1);
+  const Result info = run({"info", single_rank});
   EXPECT_EQ(info.out.find("/mtp/"), std::string::npos);
   EXPECT_NE(run({"info", checkpoint}).out.find("/model/mtp/1/eh_proj/weight"), std::string::npos);
-  EXPECT_EQ(evaluated(alone), evaluated(checkpoint));
+  EXPECT_EQ(evaluated(single_rank), evaluated(checkpoint));
   EXPECT_NEAR(evaluated(checkpoint, 2), evaluated(checkpoint), 1e-12);
   const Words asked{"--prompt", "ka", "--greedy", "--tokens", "12"};
-  const Result one = run(with({"generate", checkpoint}, asked)), other = run(with({"generate", alone}, asked));
+  const Result one = run(with({"generate", checkpoint}, asked)), other = run(with({"generate", single_rank}, asked));
   ASSERT_EQ(one.code, 0) << one.err;
   EXPECT_EQ(one.out, other.out);
 }

@@ -117,9 +117,9 @@ TEST(planner, best_layout_of_explain_equals_automatic_plan) {
   const std::string deck = material().deck(), cluster = clusters + "h100.yaml";
   const Result r = run({"plan", deck, "--ranks", "4", "--cluster", cluster, "--explain"});
   ASSERT_EQ(r.code, 0) << r.err;
-  for (const char* said :
+  for (const char* part :
        {"pruned as slower", "model-parallel comm", "slower than the first by", "Violates a rule of the deck", "Too slow", "cannot be"})
-    EXPECT_NE(r.out.find(said), std::string::npos) << said << "\n" << r.out;
+    EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
   EXPECT_EQ(run({"plan", deck, "--ranks", "4", "--cluster", cluster, "--explain"}).out.substr(r.out.find("The fastest")),
             r.out.substr(r.out.find("The fastest")))
       << "searched twice";
@@ -239,8 +239,8 @@ TEST(planner, memory_limit_error_suggests_a_policy_that_fits) {
   ASSERT_EQ(run(with("whole", {})).code, 0);
   const Result refused = run(with("refused", {limit}));
   EXPECT_EQ(refused.code, int(Exit::config)) << refused.out;
-  for (const char* said : {"memory.device_bytes", "policy: swap", "policy: memo, alpha: 0", "MiB"})
-    EXPECT_NE(refused.err.find(said), std::string::npos) << said << " in " << refused.err;
+  for (const char* part : {"memory.device_bytes", "policy: swap", "policy: memo, alpha: 0", "MiB"})
+    EXPECT_NE(refused.err.find(part), std::string::npos) << part << " in " << refused.err;
   const Result passed = run(with("swapped", {limit, "activation.policy=swap"}));
   ASSERT_EQ(passed.code, 0) << passed.err;
   EXPECT_EQ(losses(folder / "swapped"), losses(folder / "whole"));

@@ -98,22 +98,22 @@ TEST(preference, token_files_of_pairs_ignore_the_rank_count) {
 
 TEST(preference, log_probabilities_are_the_same_on_any_grid) {
   ASSERT_EQ(material().evaluated.code, 0) << material().evaluated.out << material().evaluated.err;
-  const auto alone = by_pair(material().reference);
-  EXPECT_EQ(alone.size(), std::size_t(pairs));
+  const auto single_rank = by_pair(material().reference);
+  EXPECT_EQ(single_rank.size(), std::size_t(pairs));
   for (const Words& grid : {Words{"--tensor", "1"}, {"--tensor", "2", "--pipeline", "2"}, {"--tensor", "4"}}) {
     const Folder folder;
     const Result r = material().eval(Material::get().trained(), folder / "records", grid, 4);
     ASSERT_EQ(r.code, 0) << r.out << r.err;
     const auto many = by_pair(folder / "records");
-    ASSERT_EQ(many.size(), alone.size());
-    for (const auto& [pair, record] : alone)
+    ASSERT_EQ(many.size(), single_rank.size());
+    for (const auto& [pair, record] : single_rank)
       for (const char* key : {"chosen", "rejected"}) EXPECT_NEAR(double(many.at(pair).at(key)), double(record.at(key)), 1e-10) << key << pair;
   }
 }
 
 TEST(preference, dpo_learns_and_losses_agree_on_any_grid) {
   ASSERT_EQ(material().evaluated.code, 0);
-  std::map<int, double> alone;
+  std::map<int, double> single_rank;
   for (const Words& grid : {Words{}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.pipeline=2"}}) {
     const Folder folder;
     Words more = grid;
@@ -123,8 +123,8 @@ TEST(preference, dpo_learns_and_losses_agree_on_any_grid) {
     const auto found = losses(folder.path());
     EXPECT_NEAR(found.at(1), std::log(2.0), 1e-9) << "the model still equals the reference model";
     EXPECT_NE(r.out.find("the reference model is " + Material::get().trained().string() + " (XXH3 "), std::string::npos) << r.out;
-    if (alone.empty()) {
-      alone = found;
+    if (single_rank.empty()) {
+      single_rank = found;
       EXPECT_LT(found.at(30), 0.5 * std::log(2.0));
       const Result after = material().eval(Material::checkpoint(folder.path(), 30), folder / "records");
       ASSERT_EQ(after.code, 0) << after.out << after.err;
@@ -133,13 +133,13 @@ TEST(preference, dpo_learns_and_losses_agree_on_any_grid) {
       EXPECT_EQ(run({"generate", Material::checkpoint(folder.path(), 30), "--prompt", "ka", "--tokens", "3"}).code, 0);
       EXPECT_EQ(run({"export-hf", Material::checkpoint(folder.path(), 30), folder / "hf"}).code, 0) << "exported as the class of the original model";
     }
-    for (const auto& [step, loss] : alone) EXPECT_NEAR(found.at(step), loss, 1e-9) << "step " << step;
+    for (const auto& [step, loss] : single_rank) EXPECT_NEAR(found.at(step), loss, 1e-9) << "step " << step;
   }
 }
 
 TEST(preference, validation_accuracy_and_margin_agree_on_any_grid) {
   ASSERT_EQ(material().evaluated.code, 0);
-  std::vector<Json> alone;
+  std::vector<Json> single_rank;
   for (const Words& grid : {Words{}, {"parallel.tensor=2"}, {"parallel.context=2"}, {"parallel.data=2"}}) {
     const Folder folder;
     Words more{"train.steps=20", "train.eval_every=10", "data.split=\"4,1,0\""};
@@ -149,13 +149,14 @@ TEST(preference, validation_accuracy_and_margin_agree_on_any_grid) {
     EXPECT_NE(r.out.find("| margin: "), std::string::npos) << r.out;
     const auto found = metrics(folder.path(), "validation");
     ASSERT_EQ(found.size(), 2u);
-    if (alone.empty()) {
-      alone = found;
+    if (single_rank.empty()) {
+      single_rank = found;
       EXPECT_GT(double(found[1].at("accuracy")), 0.8);
       EXPECT_GT(double(found[1].at("margin")), 0.1);
     }
     for (std::size_t i = 0; i < found.size(); ++i)
-      for (const char* key : {"loss", "accuracy", "margin"}) EXPECT_NEAR(double(found[i].at(key)), double(alone[i].at(key)), 1e-9) << key << " " << i;
+      for (const char* key : {"loss", "accuracy", "margin"})
+        EXPECT_NEAR(double(found[i].at(key)), double(single_rank[i].at(key)), 1e-9) << key << " " << i;
   }
 }
 
@@ -163,19 +164,21 @@ TEST(preference, wrong_preference_data_and_options_are_refused) {
   const Folder folder;
   const fs::path kept = folder / "kept";
   ASSERT_EQ(material().build(kept).code, 0);
-  const auto told = [](const Result& r, int code, const std::string& words) {
+  const auto expect_output = [](const Result& r, int code, const std::string& words) {
     EXPECT_EQ(r.code, code) << r.err;
     EXPECT_NE((r.out + r.err).find(words), std::string::npos) << r.out << r.err;
   };
-  told(run(material().learning(folder / "a", {"train.steps=1", "data.prefixes=[" + kept.string() + "]"})), 66,
-       "kept_reference.jsonl: does not exist");
-  told(run(material().learning(folder / "b", {"train.steps=1", "data.documents=joined"})), 78, "data.documents: separate");
-  told(run({"eval", Material::get().trained(), "--objective", "classify", "--data", kept}), 64, "--objective classify");
-  told(run({"eval", Material::get().trained(), "--objective", "preference", "--text", Material::get().text()}), 64, "token files");
+  expect_output(run(material().learning(folder / "a", {"train.steps=1", "data.prefixes=[" + kept.string() + "]"})), 66,
+                "kept_reference.jsonl: does not exist");
+  expect_output(run(material().learning(folder / "b", {"train.steps=1", "data.documents=joined"})), 78, "data.documents: separate");
+  expect_output(run({"eval", Material::get().trained(), "--objective", "classify", "--data", kept}), 64, "--objective classify");
+  expect_output(run({"eval", Material::get().trained(), "--objective", "preference", "--text", Material::get().text()}), 64, "token files");
   put_contents(folder / "wrong.jsonl", "{\"chosen\": \"a\"}\n");
-  told(run({"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer(), "--pairs"}), 65, "wrong.jsonl:1");
-  told(run({"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer(), "--pairs", "--classes", "a,b"}), 64,
-       "--pairs");
+  expect_output(run({"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer(), "--pairs"}), 65,
+                "wrong.jsonl:1");
+  expect_output(
+      run({"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer(), "--pairs", "--classes", "a,b"}), 64,
+      "--pairs");
 }
 
 }  // namespace gyr::testing::preference_suite

@@ -34,10 +34,10 @@ TEST(processor, error_names_missing_instructions_of_an_older_processor) {
   Words command = older;
   command.insert(command.end(), {program(), "--version"});
   const Result r = execute(command);
-  EXPECT_EQ(r.code, int(Exit::device)) << told(r);
-  EXPECT_EQ(messages(r), 1) << told(r);
-  EXPECT_NE(r.err.find(" avx2"), std::string::npos) << told(r);
-  EXPECT_NE(r.err.find("-DGYR_NATIVE_ARCH=OFF"), std::string::npos) << told(r);
+  EXPECT_EQ(r.code, int(Exit::device)) << output_of(r);
+  EXPECT_EQ(messages(r), 1) << output_of(r);
+  EXPECT_NE(r.err.find(" avx2"), std::string::npos) << output_of(r);
+  EXPECT_NE(r.err.find("-DGYR_NATIVE_ARCH=OFF"), std::string::npos) << output_of(r);
   EXPECT_EQ(r.out, "");
 }
 
@@ -51,8 +51,8 @@ TEST(processor, job_with_one_older_machine_ends) {
   command.insert(command.end(), older.begin(), older.end());
   command.insert(command.end(), training.begin(), training.end());
   const Result r = execute(command, {.limit = 60});
-  EXPECT_EQ(r.code, int(Exit::device)) << told(r);
-  EXPECT_EQ(messages(r), 1) << told(r);
+  EXPECT_EQ(r.code, int(Exit::device)) << output_of(r);
+  EXPECT_EQ(messages(r), 1) << output_of(r);
 }
 
 }  // namespace gyr::testing::processor_suite

@@ -32,7 +32,7 @@ std::string line_with(const std::string& text, const std::string& word) {
 }  // namespace
 
 TEST(report, report_shows_kills_and_differences_between_decks) {
-  const Folder killed, whole;
+  const Folder killed, full;
   // The two steps after the checkpoint are repeated. The first rank may not have logged the second of them before the
   // kill.
   const Words steps{"train.steps=6", "optimizer.decay_steps=6", "checkpoint.every=3"};
@@ -46,42 +46,42 @@ TEST(report, report_shows_kills_and_differences_between_decks) {
   Words again = material().train(killed.path(), steps);
   again.push_back("--resume");
   Result r = run(again, {.ranks = 2});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   Words other = steps;
   other.push_back("optimizer.lr=1e-4");
-  r = run(material().train(whole.path(), other), {.ranks = 2});
-  ASSERT_EQ(r.code, 0) << told(r);
+  r = run(material().train(full.path(), other), {.ranks = 2});
+  ASSERT_EQ(r.code, 0) << output_of(r);
 
   r = run({"report", killed.path().string()});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   EXPECT_EQ(line_with(r.out, "step"), "step 6 of 6");
   EXPECT_EQ(line_with(r.out, "starts"), "starts 2");
   EXPECT_EQ(line_with(r.out, "kills"), "kills 1");
   EXPECT_NE(r.out.find(" killed "), r.out.npos) << r.out;
   EXPECT_NE(r.out.find("slowest rank"), r.out.npos) << r.out;
 
-  r = run({"report", killed.path().string(), whole.path().string()});
-  ASSERT_EQ(r.code, 0) << told(r);
+  r = run({"report", killed.path().string(), full.path().string()});
+  ASSERT_EQ(r.code, 0) << output_of(r);
   EXPECT_TRUE(line_with(r.out, "optimizer.lr").ends_with(" 0.0001")) << r.out;
   EXPECT_EQ(line_with(r.out, "train.steps"), "") << r.out;
 
   const fs::path page = killed / "page.html";
-  r = run({"report", killed.path().string(), whole.path().string(), "--html", page.string()});
-  ASSERT_EQ(r.code, 0) << told(r);
+  r = run({"report", killed.path().string(), full.path().string(), "--html", page.string()});
+  ASSERT_EQ(r.code, 0) << output_of(r);
   const std::string text = contents(page), begin = "id=\"numbers\">";
   const std::size_t from = text.find(begin) + begin.size();
-  const Json numbers = Json::parse(text.substr(from, text.find("</script>", from) - from));
-  EXPECT_EQ(numbers["runs"][0]["curves"]["loss"]["step"], Json({1, 2, 3, 4, 5, 6}));
-  EXPECT_FALSE(numbers["runs"][0]["curves"]["loss_overtaken"].is_null());
-  EXPECT_TRUE(numbers["runs"][1]["curves"]["loss_overtaken"].is_null());
-  EXPECT_GT(numbers["runs"][0]["memory"].size(), 3U);
+  const Json data = Json::parse(text.substr(from, text.find("</script>", from) - from));
+  EXPECT_EQ(data["runs"][0]["curves"]["loss"]["step"], Json({1, 2, 3, 4, 5, 6}));
+  EXPECT_FALSE(data["runs"][0]["curves"]["loss_overtaken"].is_null());
+  EXPECT_TRUE(data["runs"][1]["curves"]["loss_overtaken"].is_null());
+  EXPECT_GT(data["runs"][0]["memory"].size(), 3U);
 }
 
 TEST(report, report_refuses_a_folder_without_metrics) {
   const Folder folder;
   const Result r = run({"report", folder.path().string()});
   EXPECT_EQ(r.code, 66);
-  EXPECT_NE(r.err.find("there is no metrics.jsonl"), r.err.npos) << told(r);
+  EXPECT_NE(r.err.find("there is no metrics.jsonl"), r.err.npos) << output_of(r);
 }
 
 TEST(report, report_refuses_writing_to_pipe_or_full_disk) {
@@ -93,12 +93,12 @@ TEST(report, report_refuses_writing_to_pipe_or_full_disk) {
   for (const fs::path& name : {pipe, link}) {
     const Result r = run({"report", folder.path().string(), "--html", name.string()});
     EXPECT_EQ(r.code, 74);
-    EXPECT_NE(r.err.find("is a device or a pipe"), r.err.npos) << told(r);
+    EXPECT_NE(r.err.find("is a device or a pipe"), r.err.npos) << output_of(r);
   }
   EXPECT_TRUE(fs::is_fifo(pipe) && fs::is_symlink(link));
   const Result r = run({"report", folder.path().string()}, {.file_limit = 100});
   EXPECT_EQ(r.code, 74);
-  EXPECT_NE(r.err.find("standard output cannot be written"), r.err.npos) << told(r);
+  EXPECT_NE(r.err.find("standard output cannot be written"), r.err.npos) << output_of(r);
 }
 
 }  // namespace gyr::testing::report_suite

@@ -62,12 +62,12 @@ Words train(const Case& c, const fs::path& folder, int last, bool resume) {
 }
 
 // An undisturbed run of ten steps, made once for each case.
-struct Whole {
+struct Uninterrupted {
   Folder folder;
   Result result;
 };
-const Whole& whole_of(const Case& c) {
-  static std::map<std::string, Whole> runs;
+const Uninterrupted& uninterrupted_of(const Case& c) {
+  static std::map<std::string, Uninterrupted> runs;
   const auto [known, first] = runs.try_emplace(c.name);
   if (first) known->second.result = run(train(c, known->second.folder.path(), steps, false), {.ranks = c.ranks});
   return known->second;
@@ -81,23 +81,23 @@ INSTANTIATE_TEST_SUITE_P(restart, restart, ::testing::ValuesIn(cases), [](const 
 TEST_P(restart, ten_steps_equal_five_plus_five_resumed) {
   Trials trials("run stopped and resumed, and same run repeated");
   const Options options{.ranks = GetParam().ranks};
-  const Whole& whole = whole_of(GetParam());
+  const Uninterrupted& full = uninterrupted_of(GetParam());
   const Folder parts, again;
-  ASSERT_EQ(whole.result.code, 0) << whole.result.err;
+  ASSERT_EQ(full.result.code, 0) << full.result.err;
   trials.attempt([&] {
     ASSERT_EQ(run(train(GetParam(), parts.path(), 5, false), options).code, 0);
     const Result second = run(train(GetParam(), parts.path(), 10, true), options);
     ASSERT_EQ(second.code, 0) << second.err;
     EXPECT_NE(second.out.find("at step 5"), std::string::npos) << second.out;
-    expect_bitwise_equal_runs(whole.folder.path(), parts.path(), steps);
-    const auto validations = metrics(parts.path(), "validation"), expected = metrics(whole.folder.path(), "validation");
+    expect_bitwise_equal_runs(full.folder.path(), parts.path(), steps);
+    const auto validations = metrics(parts.path(), "validation"), expected = metrics(full.folder.path(), "validation");
     ASSERT_EQ(validations.size(), 2u);  // the validation before the stop is not repeated
     ASSERT_EQ(expected.size(), 2u);
     for (const int i : {0, 1}) EXPECT_EQ(validations[i]["loss"], expected[i]["loss"]);
   });
   trials.attempt([&] {
     ASSERT_EQ(run(train(GetParam(), again.path(), 10, false), options).code, 0);
-    expect_bitwise_equal_runs(whole.folder.path(), again.path(), steps);
+    expect_bitwise_equal_runs(full.folder.path(), again.path(), steps);
   });
 }
 
@@ -105,8 +105,8 @@ TEST_P(restart, ten_steps_equal_five_plus_five_resumed) {
 // save. The last attempt is not killed.
 TEST_P(restart, run_killed_at_random_moments_ends_bitwise_equal) {
   const Case& c = GetParam();
-  const Whole& whole = whole_of(c);
-  ASSERT_EQ(whole.result.code, 0) << whole.result.err;
+  const Uninterrupted& full = uninterrupted_of(c);
+  ASSERT_EQ(full.result.code, 0) << full.result.err;
   const unsigned runs = c.ranks > 0 ? 2 : 3;
   int killed = 0, in_the_middle = 0;
   Trials trials("run killed at random moments and resumed until done");
@@ -117,7 +117,7 @@ TEST_P(restart, run_killed_at_random_moments_ends_bitwise_equal) {
     int saved = 0;  // the kill is timed from the save of this step
     for (bool done = false; !done;) {
       saved += 1 + int(random() % 4);
-      const double delay = whole.result.seconds / steps * double(random() % 1000) / 1000;
+      const double delay = full.result.seconds / steps * double(random() % 1000) / 1000;
       std::optional<std::chrono::steady_clock::time_point> seen;
       const auto kill_when = [&] {
         if (!seen && fs::exists(Material::checkpoint(folder.path(), saved))) seen = std::chrono::steady_clock::now();
@@ -133,7 +133,7 @@ TEST_P(restart, run_killed_at_random_moments_ends_bitwise_equal) {
       killed += r.killed;
       done = !r.killed;
     }
-    expect_bitwise_equal_runs(whole.folder.path(), folder.path(), steps);
+    expect_bitwise_equal_runs(full.folder.path(), folder.path(), steps);
   };
   for (unsigned seed = 1; seed <= runs; ++seed) trials.attempt([&] { trial(seed); });
   EXPECT_GE(killed, int(runs));
@@ -354,7 +354,7 @@ Case saving(bool async) { return {"", 4, {"parallel.data=2", "parallel.tensor=2"
 
 // A rank dies at a stage of the save of step 6. Earlier checkpoints stay intact, the new one is intact or absent, and
 // the next attempt ends with the bits of an undisturbed run.
-void die_at(const std::string& stage, int rank, bool async, const fs::path& five_steps, const fs::path& whole) {
+void die_at(const std::string& stage, int rank, bool async, const fs::path& five_steps, const fs::path& full) {
   SCOPED_TRACE(stage + " on rank " + std::to_string(rank) + (async ? ", asynchronously" : ""));
   const Folder folder;
   fs::copy(five_steps, folder.path(), fs::copy_options::recursive);
@@ -371,15 +371,15 @@ void die_at(const std::string& stage, int rank, bool async, const fs::path& five
   ASSERT_EQ(next.code, 0) << next.out << next.err;
   EXPECT_NE(next.out.find(has_six ? "at step 6" : "at step 5"), std::string::npos) << next.out;
   EXPECT_FALSE(unfinished(folder.path()));
-  expect_bitwise_equal_runs(whole, folder.path(), steps);
+  expect_bitwise_equal_runs(full, folder.path(), steps);
 }
 
 struct Reference {
   Reference() {
-    EXPECT_EQ(run(train(saving(false), whole.path(), steps, false), {.ranks = 4}).code, 0);
+    EXPECT_EQ(run(train(saving(false), full.path(), steps, false), {.ranks = 4}).code, 0);
     EXPECT_EQ(run(train(saving(false), five_steps.path(), 5, false), {.ranks = 4}).code, 0);
   }
-  Folder whole, five_steps;
+  Folder full, five_steps;
 };
 
 // Kills attempts after a random delay that starts with a save, until `kills` have succeeded. The last attempt is not
@@ -418,7 +418,7 @@ void kill_in_saves(int kills, unsigned seed) {
   const Result last = run(train(saving(false), folder.path(), steps, true), {.ranks = 4});
   ASSERT_EQ(last.code, 0) << last.out << last.err;
   EXPECT_FALSE(unfinished(folder.path()));
-  expect_bitwise_equal_runs(reference.whole.path(), folder.path(), steps);
+  expect_bitwise_equal_runs(reference.full.path(), folder.path(), steps);
   EXPECT_GE(in_a_save, kills / 5);
   std::printf("%d kills, %d of them with a save unfinished\n", killed, in_a_save);
 }
@@ -429,7 +429,7 @@ TEST(restart, rank_death_in_a_save_keeps_older_checkpoints) {
   const Reference reference;
   Trials trials(stage_trials);
   const auto die = [&](const std::string& stage, int rank, bool async) {
-    trials.attempt([&] { die_at(stage, rank, async, reference.five_steps.path(), reference.whole.path()); });
+    trials.attempt([&] { die_at(stage, rank, async, reference.five_steps.path(), reference.full.path()); });
   };
   die("begin", 3, false);
   die("shard", 1, true);
@@ -448,8 +448,7 @@ TEST(kill_matrix, rank_death_at_every_stage_of_a_save) {
     for (int rank = 0; rank < 4; ++rank) {
       Words stages = stages_of_all;
       if (rank == 0) stages.insert(stages.end(), stages_of_first.begin(), stages_of_first.end());
-      for (const std::string& stage : stages)
-        trials.attempt([&] { die_at(stage, rank, async, reference.five_steps.path(), reference.whole.path()); });
+      for (const std::string& stage : stages) trials.attempt([&] { die_at(stage, rank, async, reference.five_steps.path(), reference.full.path()); });
     }
 }
 TEST(kill_matrix, run_killed_at_fifty_random_moments_in_saves) { kill_in_saves(50, 2); }

@@ -31,29 +31,29 @@ TEST(sentence_order, sentence_order_loss_is_logged_resume_bitwise_equal) {
   const Folder folder;
   const Words steps = with(ordered, {"train.steps=20", "checkpoint.every=10", "optimizer.decay_steps=20", "parallel.pipeline=2",
                                      "train.eval_every=20", "train.eval_batches=2"});
-  const Result whole = train(folder / "whole", steps, 2);
-  ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
-  EXPECT_NE(whole.out.find("sop loss: "), std::string::npos) << whole.out;
-  const auto told = metrics(folder / "whole", "step");
-  ASSERT_EQ(told.size(), 20u);
-  EXPECT_LT(told.back()["loss"].get<double>(), told.front()["loss"].get<double>() - 0.3);
-  EXPECT_NEAR(told.front()["sentence_order_loss"].get<double>(), std::log(2.), 0.1);
+  const Result full = train(folder / "whole", steps, 2);
+  ASSERT_EQ(full.code, 0) << full.out << full.err;
+  EXPECT_NE(full.out.find("sop loss: "), std::string::npos) << full.out;
+  const auto logged = metrics(folder / "whole", "step");
+  ASSERT_EQ(logged.size(), 20u);
+  EXPECT_LT(logged.back()["loss"].get<double>(), logged.front()["loss"].get<double>() - 0.3);
+  EXPECT_NEAR(logged.front()["sentence_order_loss"].get<double>(), std::log(2.), 0.1);
   ASSERT_EQ(train(folder / "parts", with(steps, {"train.steps=10"}), 2).code, 0);
   ASSERT_EQ(train(folder / "parts", with(steps, {"--resume"}), 2).code, 0);
   expect_bitwise_equal_runs(folder / "whole", folder / "parts", 20);
-  EXPECT_NE(whole.out.find("| order accuracy: "), std::string::npos) << whole.out;
+  EXPECT_NE(full.out.find("| order accuracy: "), std::string::npos) << full.out;
   const auto validated = metrics(folder / "whole", "validation");
   ASSERT_EQ(validated.size(), 1u);
   for (const char* key : {"accuracy", "order_accuracy"}) EXPECT_GT(double(validated[0].at(key)), 0.02) << key;
-  std::vector<nlohmann::json> told_by;
+  std::vector<nlohmann::json> logged_by;
   for (const Words& grid : {Words{}, {"--tensor", "2"}, {"--pipeline", "2", "--batch", "3"}}) {
     const Words words{"eval",         Material::checkpoint(folder / "whole", 20), "--data", Material::get().prefix(), "--limit", "20", "--json",
                       folder / "json"};
     const Result scored = run(with(words, grid), {.ranks = grid.empty() ? 0 : 4});
     ASSERT_EQ(scored.code, 0) << scored.err;
     EXPECT_NE(scored.out.find("| order accuracy "), std::string::npos) << scored.out;
-    told_by.push_back(json_in(folder / "json").at("results"));
-    for (const char* key : {"accuracy", "order_accuracy"}) EXPECT_EQ(told_by.back().at(key), told_by[0].at(key)) << key;
+    logged_by.push_back(json_in(folder / "json").at("results"));
+    for (const char* key : {"accuracy", "order_accuracy"}) EXPECT_EQ(logged_by.back().at(key), logged_by[0].at(key)) << key;
   }
 }
 

@@ -101,7 +101,7 @@ Words written(const fs::path& model, const Words& prompts) {
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   Words texts;
   for (const std::string& line : lines_of(r.out))
-    if (const Json said = Json::parse(line, nullptr, false); said.is_object()) texts.push_back(said.at("text"));
+    if (const Json reply = Json::parse(line, nullptr, false); reply.is_object()) texts.push_back(reply.at("text"));
   return texts;
 }
 
@@ -145,21 +145,21 @@ TEST(seq2seq, small_model_learns_to_sort_digits) {
     EXPECT_GT(double(results.at("accuracy")), 0.9);
     return double(results.at("loss"));
   };
-  const double alone = loss(trained, 0, {});
-  EXPECT_NEAR(loss(trained, 2, {"--tensor", "2"}), alone, 1e-6);
-  EXPECT_NEAR(loss(trained, 2, {"--tensor", "1"}), alone, 1e-6);
-  EXPECT_NEAR(loss(folder / "t5", 0, {"--objective", "seq2seq"}), alone, 1e-6);
-  EXPECT_NEAR(loss(folder / "t5", 0, {"--objective", "seq2seq", "--batch", "1"}), alone, 1e-6) << "texts without padding";
+  const double single_rank = loss(trained, 0, {});
+  EXPECT_NEAR(loss(trained, 2, {"--tensor", "2"}), single_rank, 1e-6);
+  EXPECT_NEAR(loss(trained, 2, {"--tensor", "1"}), single_rank, 1e-6);
+  EXPECT_NEAR(loss(folder / "t5", 0, {"--objective", "seq2seq"}), single_rank, 1e-6);
+  EXPECT_NEAR(loss(folder / "t5", 0, {"--objective", "seq2seq", "--batch", "1"}), single_rank, 1e-6) << "texts without padding";
 }
 
 TEST(seq2seq, losses_agree_on_grids_and_after_resume) {
   ASSERT_EQ(material().built.code, 0);
-  const Folder whole;
+  const Folder full;
   const Words six{"train.steps=6", "train.eval_every=3", "train.eval_batches=2"};
-  ASSERT_EQ(run(material().learning(whole.path(), six)).code, 0);
-  const auto alone = losses(whole.path());
-  const auto validated = metrics(whole.path(), "validation");
-  ASSERT_EQ(alone.size(), 6u);
+  ASSERT_EQ(run(material().learning(full.path(), six)).code, 0);
+  const auto single_rank = losses(full.path());
+  const auto validated = metrics(full.path(), "validation");
+  ASSERT_EQ(single_rank.size(), 6u);
   ASSERT_EQ(validated.size(), 2u);
   for (const Words& grid :
        {Words{"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.pipeline=2"}, {"parallel.data=2"}}) {
@@ -169,11 +169,12 @@ TEST(seq2seq, losses_agree_on_grids_and_after_resume) {
     const Result r = run(material().learning(folder.path(), more), {.ranks = 2});
     ASSERT_EQ(r.code, 0) << r.out << r.err;
     const auto found = losses(folder.path());
-    for (const auto& [step, loss] : alone) EXPECT_NEAR(found.at(step), loss, 1e-9) << grid[0] << " step " << step;
-    const auto told = metrics(folder.path(), "validation");
-    ASSERT_EQ(told.size(), validated.size());
-    for (std::size_t i = 0; i < told.size(); ++i)
-      for (const char* key : {"loss", "accuracy"}) EXPECT_NEAR(double(told[i].at(key)), double(validated[i].at(key)), 1e-9) << grid[0] << " " << key;
+    for (const auto& [step, loss] : single_rank) EXPECT_NEAR(found.at(step), loss, 1e-9) << grid[0] << " step " << step;
+    const auto logged = metrics(folder.path(), "validation");
+    ASSERT_EQ(logged.size(), validated.size());
+    for (std::size_t i = 0; i < logged.size(); ++i)
+      for (const char* key : {"loss", "accuracy"})
+        EXPECT_NEAR(double(logged[i].at(key)), double(validated[i].at(key)), 1e-9) << grid[0] << " " << key;
   }
   const Folder parts;
   ASSERT_EQ(run(material().learning(parts.path(), {"train.steps=3"})).code, 0);
@@ -181,7 +182,7 @@ TEST(seq2seq, losses_agree_on_grids_and_after_resume) {
   more.push_back("--resume");
   const Result r = run(more);
   ASSERT_EQ(r.code, 0) << r.out << r.err;
-  expect_bitwise_equal_runs(whole.path(), parts.path(), 6);
+  expect_bitwise_equal_runs(full.path(), parts.path(), 6);
 }
 
 // A T5 folder has the objective span_corruption. Training it on pairs keeps its head, tied or not: the first step has

@@ -32,8 +32,8 @@ TEST(survive, stop_file_ends_the_run) {
     if (losses(folder.path()).contains(2)) put_contents(folder / "STOP", "");
   };
   const Result r = run(train(folder.path(), {"train.steps=100000", "checkpoint.every=0"}), {.meanwhile = stop});
-  EXPECT_EQ(r.code, 75) << told(r);
-  EXPECT_NE(r.err.find("the file STOP"), std::string::npos) << told(r);
+  EXPECT_EQ(r.code, 75) << output_of(r);
+  EXPECT_NE(r.err.find("the file STOP"), std::string::npos) << output_of(r);
   EXPECT_EQ(json_in(folder / "status.json")["state"], "stopped");
 }
 
@@ -41,8 +41,8 @@ TEST(survive, run_saves_before_its_walltime_ends) {
   const Folder folder;
   const Result r =
       run(train(folder.path(), {"train.steps=1000000", "train.walltime=0:00:05", "checkpoint.every=0", "train.log_every=1000000"}), {.ranks = 2});
-  EXPECT_EQ(r.code, 75) << told(r);
-  EXPECT_NE(r.err.find("train.walltime"), std::string::npos) << told(r);
+  EXPECT_EQ(r.code, 75) << output_of(r);
+  EXPECT_NE(r.err.find("train.walltime"), std::string::npos) << output_of(r);
   EXPECT_LT(r.seconds, 6.5);  // 5 s plus the time to start and end the processes
   EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
 }
@@ -55,7 +55,7 @@ void nan_step_is_skipped() {
   for (const char* word : {"train.non_finite=skip", "fault.kind=nan", "fault.rank=3", "fault.step=5"}) fault.push_back(word);
   ASSERT_EQ(run(train(clean.path(), grid), {.ranks = 4}).code, 0);
   const Result r = run(train(folder.path(), fault), {.ranks = 4});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   const auto skips = metrics(folder.path(), "skip"), steps = metrics(folder.path(), "step");
   ASSERT_EQ(skips.size(), 1u);
   EXPECT_EQ(skips[0]["step"], 5);
@@ -83,7 +83,7 @@ TEST(survive, rollback_equals_clean_run_without_that_batch) {
     for (Words* words : {&with, &without}) words->insert(words->end(), more.begin(), more.end());
     ASSERT_EQ(run(train(clean.path(), without), {.ranks = 2}).code, 0);
     const Result r = run(train(folder.path(), with), options);
-    ASSERT_EQ(r.code, 0) << told(r);
+    ASSERT_EQ(r.code, 0) << output_of(r);
     EXPECT_EQ(metrics(folder.path(), "rollback").size(), 1u);
     const int saved = (std::stoi(step) - 1) / 3 * 3;
     EXPECT_EQ(metrics(folder.path(), "rollback")[0]["to"], saved);
@@ -103,12 +103,12 @@ TEST(survive, rollback_equals_clean_run_without_that_batch) {
 TEST(survive, persistent_nan_ends_the_run) {
   const Folder folder, other;
   const Result stop = run(train(folder.path(), {"parallel.data=2", "fault.kind=nan", "fault.step=5"}), {.ranks = 2});
-  EXPECT_EQ(stop.code, 80) << told(stop);
-  EXPECT_NE(stop.err.find("step 5"), std::string::npos) << told(stop);
+  EXPECT_EQ(stop.code, 80) << output_of(stop);
+  EXPECT_NE(stop.err.find("step 5"), std::string::npos) << output_of(stop);
   const Result skips = run(
       train(other.path(), {"optimizer.lr=1e30", "optimizer.warmup_steps=0", "optimizer.clip_grad=0", "train.non_finite=skip", "train.max_skips=3"}));
-  EXPECT_EQ(skips.code, 80) << told(skips);
-  EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << told(skips);
+  EXPECT_EQ(skips.code, 80) << output_of(skips);
+  EXPECT_NE(skips.err.find("train.max_skips"), std::string::npos) << output_of(skips);
 }
 
 // The last step is saved after its validation, which may take longer than the time that the job has left.
@@ -122,8 +122,8 @@ TEST(survive, signal_during_last_validation_saves_a_checkpoint) {
   Words words = long_one;
   words.push_back("train.eval_batches=1000000");
   const Result r = run(train(folder.path(), words), {.meanwhile = once});
-  EXPECT_EQ(r.code, 0) << told(r);
-  EXPECT_NE(r.out.find("the last validation is left to --resume"), std::string::npos) << told(r);
+  EXPECT_EQ(r.code, 0) << output_of(r);
+  EXPECT_NE(r.out.find("the last validation is left to --resume"), std::string::npos) << output_of(r);
   EXPECT_TRUE(fs::exists(Material::checkpoint(folder.path(), 1)));
   EXPECT_TRUE(metrics(folder.path(), "validation").empty());
   Words again = long_one;
@@ -137,8 +137,8 @@ TEST(survive, weights_with_nan_validation_loss_are_not_saved) {
   const Folder folder;
   const Result r =
       run(train(folder.path(), {"train.steps=1", "optimizer.lr=1e37", "optimizer.warmup_steps=0", "train.eval_every=1", "train.eval_batches=1"}));
-  EXPECT_EQ(r.code, 80) << told(r);
-  EXPECT_NE(r.err.find("validation loss"), std::string::npos) << told(r);
+  EXPECT_EQ(r.code, 80) << output_of(r);
+  EXPECT_NE(r.err.find("validation loss"), std::string::npos) << output_of(r);
   EXPECT_FALSE(fs::exists(Material::checkpoint(folder.path(), 1)));
 }
 
@@ -159,8 +159,8 @@ void spike(bool right_after_a_resume) {
     guarded.push_back("--resume");
   }
   const Result r = run(train(folder.path(), guarded));
-  ASSERT_EQ(r.code, 0) << told(r);
-  ASSERT_EQ(metrics(folder.path(), "rollback").size(), 1u) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
+  ASSERT_EQ(metrics(folder.path(), "rollback").size(), 1u) << output_of(r);
   const auto rollback = metrics(folder.path(), "rollback")[0];
   EXPECT_EQ(rollback["to"], saved);
   EXPECT_NE(rollback["why"].get<std::string>().find("train.spike"), std::string::npos) << rollback;  // not because of NaN or Inf
@@ -180,9 +180,9 @@ TEST(survive, watchdog_ends_hanging_job_and_names_rank) {
     const Result r = run(train(folder.path(), {"parallel.data=2", "parallel.tensor=2", "watchdog.seconds=1", "fault.rank=2", "fault.step=5",
                                                std::string("fault.kind=") + kind}),
                          {.ranks = 4});
-    EXPECT_EQ(r.code, 75) << told(r);
-    EXPECT_NE(r.err.find("culprit: rank 2"), std::string::npos) << told(r);
-    EXPECT_NE(r.err.find("waiting for all_"), std::string::npos) << told(r);
+    EXPECT_EQ(r.code, 75) << output_of(r);
+    EXPECT_NE(r.err.find("culprit: rank 2"), std::string::npos) << output_of(r);
+    EXPECT_NE(r.err.find("waiting for all_"), std::string::npos) << output_of(r);
     EXPECT_LT(r.seconds, 1 + 5 + 5);
     const auto status = json_in(folder / "status.json");
     EXPECT_EQ(status["state"], "hung");
@@ -219,7 +219,7 @@ TEST(survive, slurm_script_requeues_only_on_exit_code_75) {
     const Result r = execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
                               std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash",
                               std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "deck.yaml", "train.steps=5"});
-    EXPECT_EQ(r.code, c.script) << told(r);
+    EXPECT_EQ(r.code, c.script) << output_of(r);
     const std::string started = contents(folder / "started");
     EXPECT_NE(started.find("-K1"), std::string::npos) << started;
     EXPECT_NE(started.find("train deck.yaml train.steps=5 --resume"), std::string::npos) << started;
@@ -244,8 +244,8 @@ TEST(survive, cancelled_slurm_job_is_not_requeued) {
       execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
                std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "deck.yaml"},
               {.meanwhile = cancel});
-  EXPECT_EQ(r.code, 75) << told(r);
-  EXPECT_NE(r.out.find("not queued again"), std::string::npos) << told(r);
+  EXPECT_EQ(r.code, 75) << output_of(r);
+  EXPECT_NE(r.out.find("not queued again"), std::string::npos) << output_of(r);
   EXPECT_FALSE(fs::exists(folder / "requeued"));
 }
 
@@ -255,8 +255,8 @@ TEST(survive, invalid_fault_and_watchdog_settings_are_refused) {
        {"train.walltime=soon", "fault.kind=explode", "fault.kind=slow", "fault.kind=slow:0.5", "fault.kind=kill:3", "data.skip=[\"5\"]",
         "data.skip=[\"8:8\",\"4:2\"]", "train.spike=0.5", "watchdog.seconds=-1", "train.non_finite=ignore"}) {
     const Result r = run(train(folder.path(), {wrong}));
-    EXPECT_EQ(r.code, 78) << wrong << told(r);
-    EXPECT_NE(r.err.find(std::string(wrong).substr(0, std::string(wrong).find('='))), std::string::npos) << told(r);
+    EXPECT_EQ(r.code, 78) << wrong << output_of(r);
+    EXPECT_NE(r.err.find(std::string(wrong).substr(0, std::string(wrong).find('='))), std::string::npos) << output_of(r);
   }
   EXPECT_EQ(run(train(folder.path(), {"fault.kind=kill", "fault.rank=2"}), {.ranks = 2}).code, 78);
   EXPECT_EQ(run(train(folder.path(), {"data.order=megatron", "train.non_finite=rollback"})).code, 78);

@@ -31,10 +31,10 @@ TEST(trace, tracing_writes_step_files_and_changes_no_bit) {
   Words traced = steps;
   traced.insert(traced.end(), {"trace.on=true", "trace.steps=[2, 4]"});
   Result r = train(without.path(), steps);
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   EXPECT_FALSE(fs::exists(without / "trace"));
   r = train(with.path(), traced);
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   expect_bitwise_equal_runs(with.path(), without.path(), 4);
 
   std::set<std::string> files;
@@ -58,10 +58,10 @@ TEST(trace, tracing_writes_step_files_and_changes_no_bit) {
 TEST(trace, trace_show_summarises_the_files_of_a_run) {
   const Folder folder;
   Result r = train(folder.path(), {"train.steps=4", "trace.on=true", "trace.kernels=true"});
-  ASSERT_EQ(r.code, 0) << told(r);
+  ASSERT_EQ(r.code, 0) << output_of(r);
   for (const fs::path& from : {folder.path(), folder / "trace", folder / "trace/step_00000003.json"}) {
     r = run({"trace", "show", from});
-    EXPECT_EQ(r.code, 0) << told(r);
+    EXPECT_EQ(r.code, 0) << output_of(r);
     EXPECT_TRUE(r.err.empty()) << r.err;
     for (const char* word : {"of 2 ranks", "busy s", "wait data s", "bubble s", "rest s", "hidden s", "forward", "backward"})
       EXPECT_NE(r.out.find(word), std::string::npos) << word << "\n" << r.out;
@@ -76,9 +76,9 @@ TEST(trace, trace_show_names_the_straggler_rank) {
     const Folder folder;
     Result r = train(folder.path(), {"train.steps=6", "train.seq_length=128", "trace.on=true", "trace.steps=[4, 5, 6]", "fault.kind=slow:4",
                                      fmt::format("fault.rank={}", slow)});
-    ASSERT_EQ(r.code, 0) << told(r);
+    ASSERT_EQ(r.code, 0) << output_of(r);
     r = run({"trace", "show", folder.path()});
-    ASSERT_EQ(r.code, 0) << told(r);
+    ASSERT_EQ(r.code, 0) << output_of(r);
     for (const int rank : {0, 1}) {
       const auto lines = lines_of(r.out);
       const auto line = std::find_if(lines.begin(), lines.end(),
@@ -92,7 +92,7 @@ TEST(trace, invalid_trace_files_give_one_error_and_code) {
   const Folder folder;
   const auto refused = [&](const fs::path& file, int code, const std::string& why) {
     const Result r = run({"trace", "show", file});
-    EXPECT_EQ(r.code, code) << told(r);
+    EXPECT_EQ(r.code, code) << output_of(r);
     EXPECT_EQ(lines_of(r.err).size(), 1u) << r.err;
     EXPECT_TRUE(r.err.starts_with("gyrfalcon: ")) << r.err;
     EXPECT_NE(r.err.find(why), std::string::npos) << r.err;
@@ -107,7 +107,7 @@ TEST(trace, invalid_trace_files_give_one_error_and_code) {
   EXPECT_EQ(run({"trace"}).code, 64);
   EXPECT_EQ(run({"trace", "show"}).code, 64);
   const Result r = train(folder / "out", {"train.steps=1", "trace.on=true", "trace.steps=[]"});
-  EXPECT_EQ(r.code, 78) << told(r);
+  EXPECT_EQ(r.code, 78) << output_of(r);
   EXPECT_NE(r.err.find("trace.steps is empty"), std::string::npos) << r.err;
 }
 

@@ -11,7 +11,7 @@ namespace gyr::testing {
 
 // multiply(dev, a, b, c) computes c = a b' for random matrices with k up to 8 `packs`, on machines of every order.
 template <class Multiply>
-void expect_products_of_any_shape(Index packs, const Multiply& multiply) {
+void expect_gemms_of_any_shape(Index packs, const Multiply& multiply) {
   const std::uint64_t seed = cuda::seed_of_draws();
   SCOPED_TRACE(fmt::format("GYR_SEED={}", seed));
   std::mt19937_64 random(seed);
@@ -31,7 +31,7 @@ void expect_products_of_any_shape(Index packs, const Multiply& multiply) {
       const cuda::With with(machine);
       const auto c = bench.zeros<float>(m, n);
       multiply(bench.dev, a, b, c);
-      EXPECT_LE(difference(numbers(c), want), 1e-6);
+      EXPECT_LE(difference(values_of(c), want), 1e-6);
     }
   }
 }

@@ -10,12 +10,12 @@
 
 namespace gyr::cuda::attention_cases {
 
-using gyr::testing::numbers;
+using gyr::testing::values_of;
 using gyr::testing::Workbench;
 
 struct Case {
   AttentionShape shape;
-  Index cut = 0;  // keys in the first of two key blocks (batch 1 only); 0: a single block
+  Index first_block_keys = 0;  // keys in the first of two key blocks (batch 1 only); 0: a single block
   bool causal = true;
   Index first_query = shape.keys - shape.queries;
   std::vector<std::int32_t> positions = {};  // packed documents: position of each query in its document
@@ -28,7 +28,7 @@ struct Case {
     const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
     const Index kv_heads = among(1, 2);
     Case c{{among(1, 2), among(1, most), among(1, most), kv_heads * among(1, 3), kv_heads, 8 * among(1, 16), 8 * among(1, 16)}};
-    c.cut = c.shape.batch == 1 && among(0, 1) ? among(0, c.shape.keys - 1) : 0;
+    c.first_block_keys = c.shape.batch == 1 && among(0, 1) ? among(0, c.shape.keys - 1) : 0;
     c.causal = among(0, 1);
     c.first_query = among(-20, c.shape.keys);
     if (reach == Reach::window) c.window = among(1, 2 * most / 3);
@@ -49,8 +49,8 @@ struct Case {
   }
   std::string name() const {
     return fmt::format("batch {}, {} queries from {}, {} keys, cut {}, heads {} of {} and {}, on {}, {}causal, {}, window {}, cap {}", shape.batch,
-                       shape.queries, first_query, shape.keys, cut, shape.num_heads, shape.head_dim, shape.v_head_dim, shape.num_kv_heads,
-                       causal ? "" : "not ", positions.empty() ? "no documents" : "documents", window, cap);
+                       shape.queries, first_query, shape.keys, first_block_keys, shape.num_heads, shape.head_dim, shape.v_head_dim,
+                       shape.num_kv_heads, causal ? "" : "not ", positions.empty() ? "no documents" : "documents", window, cap);
   }
   // Mask for the keys from `first` on.
   Mask mask(Index first) const { return {causal, first_query, first, gyr::testing::documents_of(positions, ahead), window}; }
@@ -84,8 +84,8 @@ struct Heads {
       part.keys = count;
       f(part, first, [=, B = shape.batch](const auto& x) { return rows(x, first * B, count * B); });
     };
-    if (c.cut > 0) block(0, c.cut);
-    block(c.cut, shape.keys - c.cut);
+    if (c.first_block_keys > 0) block(0, c.first_block_keys);
+    block(c.first_block_keys, shape.keys - c.first_block_keys);
   }
   ScoreRule scale() const { return {1 / std::sqrt(double(shape.head_dim)), c.cap}; }
   void attend(Device& dev) const {
@@ -102,15 +102,16 @@ struct Heads {
         if (parts > 0) {
           const Scope scope(dev.scratch);
           const backend::Heads heads(part, c.mask(first));
-          const backend::KeyGradientParts room(dev.scratch, heads, parts);
-          EXPECT_TRUE(backend::attention_gradients_by_tensor_cores(dev, heads, scale(), q, of(k), of(v), dout, lse, delta, room, dq, of(dk), of(dv)));
+          const backend::KeyGradientParts key_parts(dev.scratch, heads, parts);
+          EXPECT_TRUE(
+              backend::attention_gradients_by_tensor_cores(dev, heads, scale(), q, of(k), of(v), dout, lse, delta, key_parts, dq, of(dk), of(dv)));
           return;
         }
       attention_backward<T>(dev, part, c.mask(first), scale(), q, of(k), of(v), dout, lse, delta, dq, of(dk), of(dv));
     });
   }
   std::vector<std::pair<const char*, std::vector<double>>> gradients() const {
-    return {{"dq", numbers(dq)}, {"dk", numbers(dk)}, {"dv", numbers(dv)}};
+    return {{"dq", values_of(dq)}, {"dk", values_of(dk)}, {"dv", values_of(dv)}};
   }
 };
 

@@ -46,9 +46,9 @@ struct Pattern {
 };
 template <int N>
 GYR_KERNEL loads_kernel(Pattern p, Global<float> y) {
-  const Shared<Pack<float, N>> room;
+  const Shared<Pack<float, N>> storage;
   float sum = 0;
-  for (int i = 0; i < (p.ragged ? p.passes - lane() % 2 : p.passes); ++i) sum += room.load(lane() % p.period * p.step).at[0];
+  for (int i = 0; i < (p.ragged ? p.passes - lane() % 2 : p.passes); ++i) sum += storage.load(lane() % p.period * p.step).at[0];
   y.store(thread_index(), sum);
 }
 template <int N>
@@ -101,33 +101,33 @@ struct Attention {
   }
 };
 
-// Expected number of tensor instructions for `products` GEMMs between tokens. Each of the `warps` warps (or warpgroups)
+// Expected number of tensor instructions for `gemms` GEMMs between tokens. Each of the `warps` warps (or warpgroups)
 // of a block owns `rows` tokens. A block iterates over the other tokens in steps of `step`, from the first to the last
-// that interacts with any of its own tokens. A warp skips a step that has no token for its own rows. meet(b, own,
+// that interacts with any of its own tokens. A warp skips a step that has no token for its own rows. sync_with(b, block_tokens,
 // other) is true if the two tokens interact.
-template <class Meet>
-Index products_of(const Attention& a, Index own, Index rows, Index others, Index step, Index products, const Meet& sync_with,
-                  Index warps = counts_suite::warps) {
+template <class Overlap>
+Index mma_instructions_of(const Attention& a, Index block_tokens, Index rows, Index tokens_of_others, Index step, Index gemms,
+                          const Overlap& sync_with, Index warps = counts_suite::warps) {
   Index steps = 0;  // steps that are computed, summed over warps
   for (Index b = 0; b < a.shape.batch; ++b)
-    for (Index first = 0; first < own; first += warps * rows) {
-      const Index end = std::min(first + warps * rows, own);
+    for (Index first = 0; first < block_tokens; first += warps * rows) {
+      const Index end = std::min(first + warps * rows, block_tokens);
       const auto any = [&](Index from, Index to, Index o) {
         for (Index i = from; i < std::min(to, end); ++i)
           if (sync_with(b, i, o)) return true;
         return false;
       };
-      Index from = others, to = 0;
-      for (Index o = 0; o < others; ++o)
+      Index from = tokens_of_others, to = 0;
+      for (Index o = 0; o < tokens_of_others; ++o)
         if (any(first, end, o)) from = std::min(from, o), to = o + 1;
       for (Index at = from; at < to; at += step)
         for (Index w = 0; w < warps; ++w) {
           bool met = false;
-          for (Index o = at; o < std::min(at + step, others); ++o) met = met || any(first + w * rows, first + (w + 1) * rows, o);
+          for (Index o = at; o < std::min(at + step, tokens_of_others); ++o) met = met || any(first + w * rows, first + (w + 1) * rows, o);
           steps += met;
         }
     }
-  return steps * a.shape.num_heads * products * a.width() * step * rows / 2048;
+  return steps * a.shape.num_heads * gemms * a.width() * step * rows / 2048;
 }
 
 struct AttentionTensors {
@@ -169,12 +169,12 @@ std::vector<GridCounts> all_grids(const Attention& a) {
 }
 
 // Grids with tensor instructions. Attention: forward, gradient of queries, gradients of keys and values. Scan: as in
-// ScanProducts.
+// ScanInstructions.
 template <class Case>
 std::vector<GridCounts> counted(const Case& a) {
   std::vector<GridCounts> grids;
   for (const GridCounts& g : all_grids(a))
-    if (g.products > 0) grids.push_back(g);
+    if (g.mma_instructions > 0) grids.push_back(g);
   return grids;
 }
 
@@ -183,7 +183,7 @@ void expect_no_conflicts(const GridCounts& g) {
   EXPECT_EQ(g.all_shared().conflicts(), 0) << g.kernel << "\n" << g.conflicts();
 }
 
-void expect_products_of(const Attention& a) {
+void expect_mma_instructions_of(const Attention& a) {
   SCOPED_TRACE(a.name());
   const auto grids = counted(a);
   ASSERT_EQ(grids.size(), 3u);
@@ -193,18 +193,18 @@ void expect_products_of(const Attention& a) {
   const auto key_first = [&](Index b, Index j, Index i) { return a.sees(b, i, j); };
   const bool many = s.batch * s.num_heads * cuda::ceil_div(s.queries, 2 * tile) >= 132;  // with many blocks, a warp takes twice as many queries
   if (a.capability == hopper) {
-    EXPECT_EQ(grids[0].products, products_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 2, query_first, groups));
-    EXPECT_EQ(grids[1].products, products_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 3, query_first, groups));
-    EXPECT_EQ(grids[2].products, products_of(a, s.keys, tokens_of_group, s.queries, queries_at_once, 4, key_first, groups));
+    EXPECT_EQ(grids[0].mma_instructions, mma_instructions_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 2, query_first, groups));
+    EXPECT_EQ(grids[1].mma_instructions, mma_instructions_of(a, s.queries, tokens_of_group, s.keys, keys_at_once, 3, query_first, groups));
+    EXPECT_EQ(grids[2].mma_instructions, mma_instructions_of(a, s.keys, tokens_of_group, s.queries, queries_at_once, 4, key_first, groups));
   } else {
-    EXPECT_EQ(grids[0].products, products_of(a, s.queries, many ? 2 * warp_rows : warp_rows, s.keys, tile, 2, query_first));
-    EXPECT_EQ(grids[1].products, products_of(a, s.queries, warp_rows, s.keys, step, 3, query_first));
-    EXPECT_EQ(grids[2].products, products_of(a, s.keys, warp_rows, s.queries, step, 4, key_first));
+    EXPECT_EQ(grids[0].mma_instructions, mma_instructions_of(a, s.queries, many ? 2 * warp_rows : warp_rows, s.keys, tile, 2, query_first));
+    EXPECT_EQ(grids[1].mma_instructions, mma_instructions_of(a, s.queries, warp_rows, s.keys, step, 3, query_first));
+    EXPECT_EQ(grids[2].mma_instructions, mma_instructions_of(a, s.keys, warp_rows, s.queries, step, 4, key_first));
   }
   for (const GridCounts& g : grids) expect_no_conflicts(g);
 }
-void expect_products_on_both(const Attention& a) {
-  for (const int capability : {ampere, hopper}) expect_products_of(a.on(capability));
+void expect_mma_instructions_on_both(const Attention& a) {
+  for (const int capability : {ampere, hopper}) expect_mma_instructions_of(a.on(capability));
 }
 
 // ---- The scan ----
@@ -221,14 +221,14 @@ struct Scan {
 };
 
 // Expected number of tensor instructions of each scan kernel, in launch order.
-struct ScanProducts {
-  Index states = 0, products = 0, outputs = 0, states_of_outputs = 0, products_back = 0, pairs = 0, groups = 0, inputs = 0;
+struct ScanInstructions {
+  Index states = 0, gemms = 0, outputs = 0, states_of_outputs = 0, gemms_back = 0, pairs = 0, groups = 0, inputs = 0;
 
-  explicit ScanProducts(const Scan& a) : s(a.shape), documents(a.document > 0) {
+  explicit ScanInstructions(const Scan& a) : s(a.shape), documents(a.document > 0) {
     const Index chunk = std::min(s.chunk_size, s.seq_length);
     for (Index begin = 0; begin < s.seq_length; begin += chunk)
       add_chunk(std::min(chunk, s.seq_length - begin), begin + chunk < s.seq_length || a.last);
-    for (Index* n : {&states, &products, &outputs, &states_of_outputs, &products_back, &pairs, &groups, &inputs}) *n *= s.batch;
+    for (Index* n : {&states, &gemms, &outputs, &states_of_outputs, &gemms_back, &pairs, &groups, &inputs}) *n *= s.batch;
   }
 
  private:
@@ -242,7 +242,7 @@ struct ScanProducts {
     const Index met = documents ? tiles : tiles * (tiles + 1) / 2;
     states += leaves ? state * tiles : 0;
     states_of_outputs += state * tiles;
-    for (Index* n : {&products, &products_back}) *n += warps * s.num_groups * met * slabs * square;
+    for (Index* n : {&gemms, &gemms_back}) *n += warps * s.num_groups * met * slabs * square;
     pairs += warps * H * met * W * square;
     for (Index r0 = 0; r0 < length; r0 += block) {
       const Index end = std::min(r0 + block, length), first_tile = documents ? r0 / tile : 0, end_tile = documents ? ceil_div(end, tile) : tiles;
@@ -288,14 +288,14 @@ std::vector<GridCounts> all_grids(const Scan& a) {
 }
 
 // most_conflicts: allowed bank conflicts as a fraction of the minimum number of transactions.
-void expect_products_of(const Scan& a, double most_conflicts) {
+void expect_mma_instructions_of(const Scan& a, double most_conflicts) {
   SCOPED_TRACE(a.name());
   const auto grids = counted(a);
   ASSERT_EQ(grids.size(), 8u);
-  const ScanProducts want(a);
-  const Index wanted[] = {want.states, want.products, want.outputs, want.states_of_outputs, want.products_back, want.pairs, want.groups, want.inputs};
+  const ScanInstructions want(a);
+  const Index wanted[] = {want.states, want.gemms, want.outputs, want.states_of_outputs, want.gemms_back, want.pairs, want.groups, want.inputs};
   for (std::size_t i = 0; i < grids.size(); ++i) {
-    EXPECT_EQ(grids[i].products, wanted[i]) << "kernel " << i;
+    EXPECT_EQ(grids[i].mma_instructions, wanted[i]) << "kernel " << i;
     const SharedAccesses shared = grids[i].all_shared();
     EXPECT_LE(double(shared.conflicts()), most_conflicts * double(shared.least)) << "kernel " << i << "\n" << grids[i].conflicts();
   }
@@ -324,12 +324,12 @@ struct Grouped {
     }
   };
   Steps large() const { return capability == hopper ? Steps{64, 256, 64} : Steps{64, 128, 32}; }
-  Index products(Index columns, Index depth) const {
+  Index gemms(Index columns, Index depth) const {
     Index sum = 0;
     for (const Index r : rows) sum += (few ? Steps{16, 64, 64} : large()).of(r, columns, depth);
     return sum;
   }
-  Index products_of_gradient() const {
+  Index mma_instructions_of_gradient() const {
     Index sum = 0;
     for (const Index r : rows) sum += large().of(n, k, r);
     return sum;
@@ -361,15 +361,15 @@ std::vector<GridCounts> all_grids(const Grouped& c) {
   return counts.grids();
 }
 
-void expect_products_on_both(Grouped c) {
+void expect_mma_instructions_on_both(Grouped c) {
   for (const int capability : {ampere, hopper}) {
     c.capability = capability;
     SCOPED_TRACE(c.name());
     const auto grids = all_grids(c);
     ASSERT_EQ(grids.size(), 3u);
-    EXPECT_EQ(grids[0].products, c.products(c.n, c.k));
-    EXPECT_EQ(grids[1].products, c.products(c.k, c.n));
-    EXPECT_EQ(grids[2].products, c.products_of_gradient());
+    EXPECT_EQ(grids[0].mma_instructions, c.gemms(c.n, c.k));
+    EXPECT_EQ(grids[1].mma_instructions, c.gemms(c.k, c.n));
+    EXPECT_EQ(grids[2].mma_instructions, c.mma_instructions_of_gradient());
     for (const GridCounts& g : grids) expect_no_conflicts(g);
   }
 }
@@ -415,12 +415,12 @@ constexpr Gpu gpus[] = {{"A100", 312e12, 2.04e12}, {"H100", 989e12, 3.35e12}};
 
 // of: number of tokens that were counted. grows: ratio of the tensor instructions for 4096 tokens to those counted.
 void print_estimate(const std::string& name, const GridCounts& g, double of, double grows) {
-  const double flops = 4096 * grows * double(g.products), times = 4096 / of, bytes = times * double(g.loaded.distinct + g.stored.distinct);
+  const double flops = 4096 * grows * double(g.mma_instructions), times = 4096 / of, bytes = times * double(g.loaded.distinct + g.stored.distinct);
   const double asked = grows * 32 * double(g.loaded.all().sectors + g.stored.all().sectors);
   fmt::print("{:<34}{:>9.2f}{:>9.1f}{:>10.1f}{:>9}", name, flops / 1e9, bytes / 1e6, asked / 1e6, g.grid.shared_bytes);
   for (const Gpu& gpu : gpus) {
-    const double product = flops / gpu.flops, memory = bytes / gpu.bytes;
-    fmt::print("{:>10.1f} {}", 1e6 * std::max(product, memory), product > memory ? "products" : "memory  ");
+    const double compute_seconds = flops / gpu.flops, memory = bytes / gpu.bytes;
+    fmt::print("{:>10.1f} {}", 1e6 * std::max(compute_seconds, memory), compute_seconds > memory ? "products" : "memory  ");
   }
   fmt::print("\n");
 }
@@ -480,54 +480,54 @@ TEST(counts, causal_attention_computes_half_of_the_tiles) {
   const auto grids = counted(a.on(ampere));
   ASSERT_EQ(grids.size(), 3u);
   const Index pairs = heads * n * (n + 1) / 2;
-  EXPECT_EQ(grids[0].products, pairs * 2 * 2 * 64);
-  EXPECT_EQ(grids[1].products, pairs * 3 * 2 * 64);
-  EXPECT_EQ(grids[2].products, pairs * 4 * 2 * 64);
+  EXPECT_EQ(grids[0].mma_instructions, pairs * 2 * 2 * 64);
+  EXPECT_EQ(grids[1].mma_instructions, pairs * 3 * 2 * 64);
+  EXPECT_EQ(grids[2].mma_instructions, pairs * 4 * 2 * 64);
   for (const GridCounts& g : grids) expect_no_conflicts(g);
   // With wgmma, tiles have 128 tokens, so a pair is 2^2 times as large. In the key gradient, 64 queries see only the
   // first half of the keys.
   const Index large = heads * n / 2 * (n / 2 + 1) / 2 * 4;
   const auto by_groups = counted(a);
-  EXPECT_EQ(by_groups[0].products, large * 2 * 2 * 64);
-  EXPECT_EQ(by_groups[1].products, large * 3 * 2 * 64);
-  EXPECT_EQ(by_groups[2].products, pairs * 4 * 2 * 64);
+  EXPECT_EQ(by_groups[0].mma_instructions, large * 2 * 2 * 64);
+  EXPECT_EQ(by_groups[1].mma_instructions, large * 3 * 2 * 64);
+  EXPECT_EQ(by_groups[2].mma_instructions, pairs * 4 * 2 * 64);
 }
 
 TEST(counts, attention_computes_visible_tiles_without_bank_conflicts) {
-  expect_products_on_both(Attention{{1, 128, 128, 2, 1, 128, 128}});
-  expect_products_on_both(Attention{{2, 100, 150, 2, 1, 72, 128}, false});
-  expect_products_on_both(Attention{{1, 130, 200, 2, 2, 40, 64}});
-  expect_products_on_both(Attention{{1, 90, 90, 1, 1, 64, 16}});
-  expect_products_of(Attention{{33, 70, 90, 4, 2, 128, 128}}.on(ampere));
-  expect_products_of(Attention{{17, 40, 40, 8, 2, 64, 64}, false}.on(ampere));
+  expect_mma_instructions_on_both(Attention{{1, 128, 128, 2, 1, 128, 128}});
+  expect_mma_instructions_on_both(Attention{{2, 100, 150, 2, 1, 72, 128}, false});
+  expect_mma_instructions_on_both(Attention{{1, 130, 200, 2, 2, 40, 64}});
+  expect_mma_instructions_on_both(Attention{{1, 90, 90, 1, 1, 64, 16}});
+  expect_mma_instructions_of(Attention{{33, 70, 90, 4, 2, 128, 128}}.on(ampere));
+  expect_mma_instructions_of(Attention{{17, 40, 40, 8, 2, 64, 64}, false}.on(ampere));
   Attention documents{{1, 192, 192, 2, 1, 64, 64}};
   for (std::int32_t r = 0; r < 192; ++r) documents.positions.push_back(r % 64);
-  expect_products_on_both(documents);
-  EXPECT_EQ(counted(documents.on(ampere))[0].products, 2 * 3 * 2 * 2 * 64);  // three tiles per head instead of six
+  expect_mma_instructions_on_both(documents);
+  EXPECT_EQ(counted(documents.on(ampere))[0].mma_instructions, 2 * 3 * 2 * 2 * 64);  // three tiles per head instead of six
   for (const Index window : {1, 51, 64, 65, 200}) {
     Attention through{{1, 256, 256, 1, 1, 128, 64}};
     through.window = window;
-    expect_products_on_both(through);
+    expect_mma_instructions_on_both(through);
     through.causal = false;
-    expect_products_on_both(through);
+    expect_mma_instructions_on_both(through);
   }
   documents.window = 20;
-  expect_products_on_both(documents);
+  expect_mma_instructions_on_both(documents);
 }
 
 TEST(counts, scan_computes_needed_tiles_with_few_bank_conflicts) {
-  expect_products_of(Scan{{1, 256, 2, 1, 64, 128, 128, 0, 1e30}}, 0);
-  expect_products_of(Scan{{1, 256, 2, 1, 64, 256, 128, 0, 1e30}, false}, 0);
-  expect_products_of(Scan{{1, 192, 2, 2, 64, 64, 192, 0, 1e30}, true, 64}, 0);
-  expect_products_of(Scan{{2, 150, 2, 2, 72, 40, 90, 0, 1e30}}, 0.2);
-  expect_products_of(Scan{{1, 70, 2, 1, 128, 136, 70, 0, 1e30}}, 0.2);
+  expect_mma_instructions_of(Scan{{1, 256, 2, 1, 64, 128, 128, 0, 1e30}}, 0);
+  expect_mma_instructions_of(Scan{{1, 256, 2, 1, 64, 256, 128, 0, 1e30}, false}, 0);
+  expect_mma_instructions_of(Scan{{1, 192, 2, 2, 64, 64, 192, 0, 1e30}, true, 64}, 0);
+  expect_mma_instructions_of(Scan{{2, 150, 2, 2, 72, 40, 90, 0, 1e30}}, 0.2);
+  expect_mma_instructions_of(Scan{{1, 70, 2, 1, 128, 136, 70, 0, 1e30}}, 0.2);
 }
 
-TEST(counts, grouped_gemm_computes_own_rows_without_bank_conflicts) {
-  expect_products_on_both({{256, 0, 64, 65, 1, 128}, 256, 128, false});
-  expect_products_on_both({{70, 0, 0, 129}, 136, 40, false});
-  expect_products_on_both({{0, 300, 0}, 64, 72, false});
-  expect_products_on_both({{1, 0, 2, 16, 1, 17, 0}, 200, 136, true});
+TEST(counts, grouped_gemm_computes_assigned_rows_without_bank_conflicts) {
+  expect_mma_instructions_on_both({{256, 0, 64, 65, 1, 128}, 256, 128, false});
+  expect_mma_instructions_on_both({{70, 0, 0, 129}, 136, 40, false});
+  expect_mma_instructions_on_both({{0, 300, 0}, 64, 72, false});
+  expect_mma_instructions_on_both({{1, 0, 2, 16, 1, 17, 0}, 200, 136, true});
 }
 
 TEST(counts, rmsnorm_and_glu_move_bytes_once_in_packs) {
@@ -610,18 +610,17 @@ TEST(counts, gates_move_bytes_once_in_packs) {
   const auto y = bench.normal<bf16>(R, E), z = bench.normal<bf16>(R, E), out = bench.zeros<bf16>(R, E), dy = bench.zeros<bf16>(R, E),
              dz = bench.zeros<bf16>(R, E);
   const auto w = bench.normal<float>(E), dw = bench.zeros<float>(E);
-  const auto squares = bench.zeros<float>(R, 1), products = bench.zeros<float>(R, 1);
+  const auto squares = bench.zeros<float>(R, 1), gemms = bench.zeros<float>(R, 1);
   const auto order = GateOrder::gate_first;
   expect_bytes("gate", moved(bench, [&] { gate<bf16>(bench.dev, y, z, out); }), 1);
   expect_bytes("gate_backward", moved(bench, [&] { gate_backward<bf16>(bench.dev, out, y, z, dy, dz); }), 1);
   expect_bytes("gated_norm_squares", moved(bench, [&] { gated_norm_squares<bf16>(bench.dev, order, y, z, squares); }), 1);
   expect_bytes("gated_norm", moved(bench, [&] { gated_norm<bf16>(bench.dev, order, y, z, w, squares, E, 1e-5, out); }), 1);
   // Column sums in fp32 are written for every 8 rows and read again. Here there are few rows.
-  expect_bytes("gated_norm_products",
-               moved(bench, [&] { gated_norm_products<bf16>(bench.dev, order, out, y, z, w, squares, E, 1e-5, products, dw); }),
+  expect_bytes("gated_norm_products", moved(bench, [&] { gated_norm_dots<bf16>(bench.dev, order, out, y, z, w, squares, E, 1e-5, gemms, dw); }),
                1 + 2.0 * 4 / (8 * 3 * 2), 0.9);
   expect_bytes("gated_norm_backward",
-               moved(bench, [&] { gated_norm_backward<bf16>(bench.dev, order, out, y, z, w, squares, products, E, 1e-5, dy, dz); }), 1);
+               moved(bench, [&] { gated_norm_backward<bf16>(bench.dev, order, out, y, z, w, squares, gemms, E, 1e-5, dy, dz); }), 1);
 }
 
 TEST(counts, convolution_moves_bytes_once) {

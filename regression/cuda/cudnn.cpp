@@ -35,14 +35,14 @@ bool covered(const Case& c, bool forward) {
     return true;
   }();
   const bool band = sees_all || (c.first_query == 0 && (c.window == 0 || s.queries <= s.keys));
-  return band && c.cap == 0 && c.positions.empty() && s.queries > 1 && (c.cut == 0 || !forward);
+  return band && c.cap == 0 && c.positions.empty() && s.queries > 1 && (c.first_block_keys == 0 || !forward);
 }
 
 // Random case; many of them are supported by cuDNN.
 Case drawn(std::mt19937_64& random) {
   Case c = Case::drawn(random, Case::Reach(random() % 3), 100);
-  if (random() % 4 != 0) c.first_query = 0, c.cut = 0, c.cap = 0, c.positions.clear(), c.ahead.clear();
-  if (random() % 2) c.shape.keys = c.shape.queries + Index(random() % 20), c.cut = std::min(c.cut, c.shape.keys - 1);
+  if (random() % 4 != 0) c.first_query = 0, c.first_block_keys = 0, c.cap = 0, c.positions.clear(), c.ahead.clear();
+  if (random() % 2) c.shape.keys = c.shape.queries + Index(random() % 20), c.first_block_keys = std::min(c.first_block_keys, c.shape.keys - 1);
   if (random() % 4 == 0) c.shape.head_dim = 8 * Index(1 + random() % 32), c.shape.v_head_dim = 8 * Index(1 + random() % 32);
   return c;
 }
@@ -50,7 +50,7 @@ Case drawn(std::mt19937_64& random) {
 struct Found {
   std::vector<double> out, lse;
   std::vector<std::pair<const char*, std::vector<double>>> gradients;
-  Index told_forward, told_backward;  // number of calls to cuDNN
+  Index calls_forward, calls_backward;  // number of calls to cuDNN
   Index scratch;
 };
 template <class T>
@@ -62,10 +62,10 @@ Found found(const Case& c) {
   heads.attend(bench.dev);
   const Index between = fused_calls();
   heads.attend_backward(bench.dev);
-  std::vector<double> lse = numbers(heads.lse);
+  std::vector<double> lse = values_of(heads.lse);
   for (double& x : lse)
     if (x == -std::numeric_limits<double>::infinity()) x = -1000;  // rows without visible keys
-  return {numbers(heads.out), lse, heads.gradients(), between - before, fused_calls() - between, bench.dev.scratch.high_water()};
+  return {values_of(heads.out), lse, heads.gradients(), between - before, fused_calls() - between, bench.dev.scratch.high_water()};
 }
 
 const AttentionShape small{2, 40, 40, 4, 2, 16, 24};
@@ -86,9 +86,9 @@ TEST(cudnn, supported_cases_match_attention_in_double) {
     EXPECT_LE(difference(have.lse, want.lse), 1e-5);
     for (std::size_t g = 0; g < want.gradients.size(); ++g)
       EXPECT_LE(difference(have.gradients[g].second, want.gradients[g].second), 1e-2) << want.gradients[g].first;
-    if (c.cut > 0) continue;  // with two key blocks, one of them may be supported
-    EXPECT_EQ(have.told_forward, covered(c, true) ? 1 : 0);
-    EXPECT_EQ(have.told_backward > 0, covered(c, false));
+    if (c.first_block_keys > 0) continue;  // with two key blocks, one of them may be supported
+    EXPECT_EQ(have.calls_forward, covered(c, true) ? 1 : 0);
+    EXPECT_EQ(have.calls_backward > 0, covered(c, false));
     covered_cases += covered(c, true);
   }
   EXPECT_GT(covered_cases, 6);
@@ -100,13 +100,13 @@ TEST(cudnn, cudnn_is_unused_if_disabled_or_before_sm90) {
     const Case c = drawn(random);
     SCOPED_TRACE(c.name());
     const With with({.capability = 80});
-    const Found own = found<bf16>(c);
+    const Found unfused = found<bf16>(c);
     for (const char* whose : {"own", "cudnn"}) {
       const Asked asked(whose);
       const Found other = found<bf16>(c);
-      EXPECT_EQ(other.told_forward + other.told_backward, 0);
-      EXPECT_EQ(other.out, own.out);
-      EXPECT_EQ(other.gradients, own.gradients);
+      EXPECT_EQ(other.calls_forward + other.calls_backward, 0);
+      EXPECT_EQ(other.out, unfused.out);
+      EXPECT_EQ(other.gradients, unfused.gradients);
     }
   }
   const Asked asked("flash");
@@ -119,7 +119,7 @@ TEST(cudnn, scratch_memory_matches_dry_run) {
   std::mt19937_64 random(gyr::testing::seed_of_run());
   for (int trial = 0; trial < 12; ++trial) {
     Case c = drawn(random);
-    c.cut = 0;
+    c.first_block_keys = 0;
     SCOPED_TRACE(c.name());
     Workbench bench;
     const Heads<bf16> heads(bench, c);
@@ -144,35 +144,35 @@ TEST(cudnn, split_gradients_have_same_bits_as_unsplit) {
   heads.attend(bench.dev);
   attention_delta<bf16>(bench.dev, s, heads.dout, heads.out, heads.delta);
   const Asked asked("cudnn");
-  const auto told = backend::fused_attention(s, c.mask(0), heads.scale(), heads.q, heads.k, heads.v);
-  ASSERT_TRUE(told);
+  const auto planned = backend::fused_attention(s, c.mask(0), heads.scale(), heads.q, heads.k, heads.v);
+  ASSERT_TRUE(planned);
   const auto gradients = [&](Index most) {
     const Scope scope(bench.dev.scratch);
-    const auto call = backend::FusedBackwardCall::made(bench.dev.scratch, *told, most);
+    const auto call = backend::FusedBackwardCall::made(bench.dev.scratch, *planned, most);
     std::vector<double> all;
     if (!call) return std::pair(all, Index(0));
     for (const auto& x : {heads.dq, heads.dk, heads.dv}) std::fill_n(x.data(), x.span(), 0.0f);
     const Index before = fused_calls();
     EXPECT_TRUE(call->run(bench.dev, heads.q, heads.k, heads.v, heads.dout, heads.lse, heads.delta, heads.dq, heads.dk, heads.dv));
     for (const auto& x : {heads.dq, heads.dk, heads.dv}) {
-      const std::vector<double> part = numbers(x);
+      const std::vector<double> part = values_of(x);
       all.insert(all.end(), part.begin(), part.end());
     }
     return std::pair(all, fused_calls() - before);
   };
   const auto bytes = [&](Index sequences, Index kv_heads) {
-    FusedAttention part = *told;
+    FusedAttention part = *planned;
     part.batch = sequences, part.num_kv_heads = kv_heads, part.num_heads = 2 * kv_heads;
     return backward_workspace(part);
   };
-  const auto [whole, once] = gradients(bytes(4, 6));
+  const auto [full, once] = gradients(bytes(4, 6));
   EXPECT_EQ(once, 1);
-  const std::vector<std::pair<Index, Index>> rooms = {
+  const std::vector<std::pair<Index, Index>> limits = {
       {bytes(4, 6) - 1, 2}, {bytes(1, 6), 4}, {bytes(1, 6) - 1, 8}, {bytes(1, 2), 12}, {bytes(1, 1), 24}};
-  for (const auto& [room, parts] : rooms) {
-    const auto [same, calls] = gradients(room);
+  for (const auto& [limit, parts] : limits) {
+    const auto [same, calls] = gradients(limit);
     EXPECT_EQ(calls, parts);
-    EXPECT_EQ(same, whole);
+    EXPECT_EQ(same, full);
   }
   EXPECT_EQ(gradients(bytes(1, 1) - 1).second, 0);
 }
@@ -181,15 +181,15 @@ TEST(cudnn, graph_replay_gives_same_bits_as_direct_launch) {
   const Asked asked("cudnn");
   const Case c{small};
   const Found want = found<bf16>(c);
-  ASSERT_EQ(want.told_forward, 1);
+  ASSERT_EQ(want.calls_forward, 1);
   Workbench bench;
   const Heads<bf16> heads(bench, c);
   DeviceGraph graph;
   graph.capture(bench.dev.queue, [&] { heads.attend(bench.dev), heads.attend_backward(bench.dev); });
-  EXPECT_NE(numbers(heads.out), want.out);
+  EXPECT_NE(values_of(heads.out), want.out);
   graph.launch(bench.dev.queue);
   bench.dev.fence();
-  EXPECT_EQ(numbers(heads.out), want.out);
+  EXPECT_EQ(values_of(heads.out), want.out);
   EXPECT_EQ(heads.gradients(), want.gradients);
 }
 

@@ -53,16 +53,16 @@ enum class Mistake { none, no_barrier, no_barrier_before_writing, unwritten, out
 
 // Every thread writes a value and reads that of a neighbour in another warp, twice.
 GYR_KERNEL neighbours(Mistake mistake, Global<const float> x, Global<float> y) {
-  const Shared<float> room;
+  const Shared<float> storage;
   const int t = thread_index(), other = (t + warp_size) % threads;
   if (mistake == Mistake::early_exit && t == 3) return;
-  if (mistake != Mistake::unwritten || t != 5) room.store(t, 0);
+  if (mistake != Mistake::unwritten || t != 5) storage.store(t, 0);
   sync_block();
   for (int round = 0; round < 2; ++round) {
-    if (mistake != Mistake::unwritten || t != 5) room.store(t, x.load(t) + float(round));
+    if (mistake != Mistake::unwritten || t != 5) storage.store(t, x.load(t) + float(round));
     if (mistake == Mistake::missing_threads && t < warp_size) return;
     if (mistake != Mistake::no_barrier) sync_block();
-    float v = room.load(mistake == Mistake::outside_shared ? other + threads : other);
+    float v = storage.load(mistake == Mistake::outside_shared ? other + threads : other);
     if (mistake == Mistake::divergent_shuffle && lane() < 16) v = shuffle_xor(v, 1);
     else v = shuffle_xor(v, 2);
     y.store(t, v);
@@ -118,7 +118,7 @@ Story drawn_story(std::mt19937_64& random) {
   }
   return story;
 }
-bool meet_without_a_barrier(const Step& a, const Step& b) {
+bool race_without_a_barrier(const Step& a, const Step& b) {
   return a.phase == b.phase && a.warp != b.warp && (a.touch == Touch::write || b.touch == Touch::write) && a.at < b.at + b.bytes &&
          b.at < a.at + a.bytes;
 }
@@ -163,7 +163,7 @@ TEST(emulation, race_is_found_for_overlaps_of_any_size) {
     const Story story = drawn_story(random);
     bool race = false;
     for (const Step& a : story)
-      for (const Step& b : story) race = race || meet_without_a_barrier(a, b);
+      for (const Step& b : story) race = race || race_without_a_barrier(a, b);
     races += race;
     for (char* const memory : {static_cast<char*>(nullptr), global})  // each block has its own shared memory
       EXPECT_EQ(complaint({memory ? 1 : 3, threads, story_bytes}, follow, &story, memory).find("without a barrier between") != std::string::npos,

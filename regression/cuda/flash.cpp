@@ -42,8 +42,8 @@ void expect_equal_to_double(const Case& c, const Machine& machine) {
   const Index before = grids_run();
   run.attend(rounded.dev);
   EXPECT_GT(grids_run(), before);
-  EXPECT_LE(difference(numbers(run.out), numbers(want.out)), 1e-2);
-  EXPECT_LE(difference(logarithms(numbers(run.lse)), logarithms(numbers(want.lse))), 1e-5);
+  EXPECT_LE(difference(values_of(run.out), values_of(want.out)), 1e-2);
+  EXPECT_LE(difference(logarithms(values_of(run.lse)), logarithms(values_of(want.lse))), 1e-5);
 }
 
 TEST(flash, attention_matches_double_in_every_order) {
@@ -88,19 +88,19 @@ TEST(flash, output_bits_are_independent_of_queries_per_block) {
     many.shape.num_heads = many_heads;
     SCOPED_TRACE(few.name());
     Workbench one, two;
-    const Heads<bf16> alone(one, few), among(two, many);
+    const Heads<bf16> single(one, few), among(two, many);
     const Index width = few.shape.head_dim;
     for (Index r = 0; r < few.shape.queries; ++r)
-      for (Index h = 0; h < many_heads; ++h) std::copy_n(&alone.q(r, 0), width, &among.q(r, h * width));
-    std::copy_n(alone.k.data(), alone.k.span(), among.k.data());
-    std::copy_n(alone.v.data(), alone.v.span(), among.v.data());
+      for (Index h = 0; h < many_heads; ++h) std::copy_n(&single.q(r, 0), width, &among.q(r, h * width));
+    std::copy_n(single.k.data(), single.k.span(), among.k.data());
+    std::copy_n(single.v.data(), single.v.span(), among.v.data());
     const With with(of(ampere, plain));
-    alone.attend(one.dev), among.attend(two.dev);
+    single.attend(one.dev), among.attend(two.dev);
     for (Index r = 0; r < few.shape.queries; ++r)
       for (const Index h : {Index(0), many_heads - 1}) {
-        EXPECT_EQ(among.lse(r, h), alone.lse(r, 0));
+        EXPECT_EQ(among.lse(r, h), single.lse(r, 0));
         for (Index c = 0; c < few.shape.v_head_dim; ++c)
-          ASSERT_EQ(float(among.out(r, h * few.shape.v_head_dim + c)), float(alone.out(r, c))) << "query " << r << ", head " << h;
+          ASSERT_EQ(float(among.out(r, h * few.shape.v_head_dim + c)), float(single.out(r, c))) << "query " << r << ", head " << h;
       }
   }
 }
@@ -114,7 +114,7 @@ TEST(flash, disabled_warpgroups_give_same_bits_as_sm80) {
     const With with(of(capability, plain));
     heads.attend(bench.dev), heads.attend_backward(bench.dev);
     auto all = heads.gradients();
-    all.emplace_back("lse", numbers(heads.lse));
+    all.emplace_back("lse", values_of(heads.lse));
     return all;
   };
   const auto without = bits(ampere), by_warpgroups = bits(hopper);
@@ -173,7 +173,7 @@ TEST(flash, gradient_bits_are_independent_of_execution_order) {
 }
 
 // Documents that fill tiles must not interact, not even multiplied by zero: NaN in one document must not reach another.
-void expect_apart(const Machine& machine, Index length, bool causal) {
+void expect_independent(const Machine& machine, Index length, bool causal) {
   Case c{{1, 3 * length, 3 * length, 2, 1, 64, 64}};
   for (Index r = 0; r < 3 * length; ++r) c.positions.push_back(std::int32_t(r % length));
   c.causal = causal;
@@ -198,8 +198,8 @@ void expect_apart(const Machine& machine, Index length, bool causal) {
 
 TEST(flash, masked_tiles_are_skipped) {
   for (const bool causal : {true, false}) {
-    expect_apart(of(ampere, plain), 64, causal);
-    expect_apart(of(hopper, plain), 128, causal);
+    expect_independent(of(ampere, plain), 64, causal);
+    expect_independent(of(hopper, plain), 128, causal);
   }
 }
 

@@ -38,10 +38,10 @@ GYR_KERNEL add_kernel(float v, Global<const float> step, Global<const float> x, 
   if (t < x.columns()) y.store(t, x.load(t) + v + step.load(0));
 }
 
-struct Numbers {
+struct StepValues {
   Arena arena{Memory::activations, 1 << 16};
   Tensor1<float> a = arena.tensor<float>(64), b = arena.tensor<float>(64), c = arena.tensor<float>(64), step = arena.tensor<float>(1);
-  Numbers() {
+  StepValues() {
     const std::vector<float> zeros(64, 0.0f);
     for (const auto& x : {a, b, c}) copy_to_device(zeros.data(), x);
     set_step(0);
@@ -56,7 +56,7 @@ struct Numbers {
 
 // b = a + v + step on the first stream; c = b + 10 + step on the second stream, which joins the capture and is waited
 // for; then b = 0 + c + step on the first.
-void enqueue(const Numbers& n, Device& first, Device& second, float v) {
+void enqueue(const StepValues& n, Device& first, Device& second, float v) {
   cudaEvent_t written, read;
   cudaEventCreateWithFlags(&written, cudaEventDisableTiming), cudaEventCreateWithFlags(&read, cudaEventDisableTiming);
   launch(first, "writes", {1, 64}, add_kernel, v, n.step, n.a, n.b);
@@ -74,7 +74,7 @@ void enqueue(const Numbers& n, Device& first, Device& second, float v) {
 TEST(graphs, replay_repeats_captured_work) {
   for (const When when : {When::early, When::late, When::any}) {
     const With schedule(checked_machine(when));
-    Numbers n;
+    StepValues n;
     Device first(false, 1 << 12), second(false, 1 << 12);
     DeviceGraph graph;
     graph.capture(first.queue, [&] { enqueue(n, first, second, 1); });
@@ -92,7 +92,7 @@ TEST(graphs, replay_repeats_captured_work) {
 
 // A kernel argument keeps its value at capture time, so a direct launch with another argument gives other results.
 TEST(graphs, kernel_arguments_are_fixed_at_capture) {
-  Numbers n;
+  StepValues n;
   Device dev(false, 1 << 12), other(false, 1 << 12);
   DeviceGraph graph;
   for (int step = 0; step < 3; ++step) {
@@ -109,7 +109,7 @@ TEST(graphs, kernel_arguments_are_fixed_at_capture) {
 }
 
 TEST(graphs, graph_counts_as_one_launch) {
-  Numbers n;
+  StepValues n;
   Device dev(false, 1 << 12), other(false, 1 << 12);
   DeviceGraph graph;
   Index before = launches();
@@ -125,9 +125,9 @@ TEST(graphs, graph_counts_as_one_launch) {
 
 // Calls that are forbidden while a stream is captured, with the error given in CUDA's documentation.
 TEST(graphs, capture_rejects_waits_and_allocations) {
-  Numbers n;
+  StepValues n;
   Device dev(false, 1 << 12), other(false, 1 << 12);
-  const cudaStream_t s = stream_of(dev), beside = stream_of(other);
+  const cudaStream_t s = stream_of(dev), second_stream = stream_of(other);
   cudaEvent_t outside, inside;
   cudaEventCreateWithFlags(&outside, cudaEventDisableTiming), cudaEventCreateWithFlags(&inside, cudaEventDisableTiming);
   cudaEventRecord(outside, s);
@@ -166,13 +166,13 @@ TEST(graphs, capture_rejects_waits_and_allocations) {
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorIllegalState);
   const auto forked = [&] {
     EXPECT_EQ(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    cudaEventRecord(inside, s), cudaStreamWaitEvent(beside, inside, 0);
+    cudaEventRecord(inside, s), cudaStreamWaitEvent(second_stream, inside, 0);
     launch(other, "beside", {1, 64}, add_kernel, 1.0f, n.step, n.a, n.b);
   };
   forked();
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureUnjoined);
   forked();
-  EXPECT_EQ(cudaStreamEndCapture(beside, &graph), cudaErrorStreamCaptureUnmatched);
+  EXPECT_EQ(cudaStreamEndCapture(second_stream, &graph), cudaErrorStreamCaptureUnmatched);
   EXPECT_EQ(cudaStreamEndCapture(s, &graph), cudaErrorStreamCaptureInvalidated);
   EXPECT_EQ(cudaEventQuery(inside), cudaErrorCapturedEvent);
   // A relaxed capture allows memory allocation.
@@ -185,7 +185,7 @@ TEST(graphs, capture_rejects_waits_and_allocations) {
 
 // A rejected capture leaves no graph, and the queue remains usable.
 TEST(graphs, rejected_capture_is_reported) {
-  Numbers n;
+  StepValues n;
   Device dev(false, 1 << 12), other(false, 1 << 12);
   DeviceGraph graph;
   try {
@@ -216,16 +216,16 @@ Texts generated(const gyr::testing::Golden& g, DType dtype, const Sampling& samp
   setenv("GYR_CUDA_GRAPHS", graphs, 1);
   std::mt19937_64 random(seed);
   std::vector<std::vector<Token>> prompts;
-  GeneratorCapacity room{3, {}, sampling.tokens};
+  GeneratorCapacity capacity{3, {}, sampling.tokens};
   for (int i = 0; i < 5; ++i) {
     auto& prompt = prompts.emplace_back(1 + random() % 12);
     for (Token& token : prompt) token = Token(random() % std::uint64_t(g.model.vocab_size));
-    room.prompts.insert(Index(prompt.size()));
+    capacity.prompts.insert(Index(prompt.size()));
   }
   std::vector<Index> length;
   for (int i = 0; i < 5; ++i) length.push_back(i == 0 ? sampling.tokens : 1 + Index(random() % std::uint64_t(ceil_div(sampling.tokens, 3))));
-  gyr::Grid& grid = gyr::testing::alone(g.model.layers());
-  Generator generator(g.model, dtype, grid, room);
+  gyr::Grid& grid = gyr::testing::single_rank_grid(g.model.layers());
+  Generator generator(g.model, dtype, grid, capacity);
   unsetenv("GYR_CUDA_GRAPHS");
   Device device(false, 1 << 12);
   generator.stage().fill([&](ParameterList weights, const Arrived& arrived) {
@@ -314,7 +314,7 @@ struct Course {
 Course drawn_course(std::uint64_t seed, Index number) {
   gyr::testing::Draw d = gyr::testing::draw(seed, number, 2);
   d.tensor = d.pipeline = d.context = d.data = d.expert = d.chunks = 1;
-  d.attention_ranks = 0, d.sequence = false, d.shard = Shard::none, d.cuts.clear(), d.order.clear(), d.permutation.clear();
+  d.attention_ranks = 0, d.sequence = false, d.shard = Shard::none, d.chunk_begins.clear(), d.order.clear(), d.permutation.clear();
   return {d, number % 3 == 0 ? DType::bf16 : number % 3 == 1 ? DType::f32 : DType::f64, number % 2 == 0 ? 0.1 : 0};
 }
 
@@ -324,7 +324,7 @@ template <class Visit>
 void each_tensor(Engine& engine, Visit&& visit) {
   for (const auto& p : engine.parameters())
     for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
-      if (const Piece x = engine.tensor(*p, content)) visit(x.numbers);
+      if (const Piece x = engine.tensor(*p, content)) visit(x.values);
 }
 Kept state_of(Engine& engine) {
   Kept all;
@@ -337,8 +337,8 @@ void set_state(Engine& engine, const Kept& state) {
 
 // Results of a training run.
 struct Left {
-  std::vector<double> told;     // loss and gradient norm of every step
-  std::vector<Index> launches;  // number of launches in every step
+  std::vector<double> observed;  // loss and gradient norm of every step
+  std::vector<Index> launches;   // number of launches in every step
   Kept state;
   std::string graphs;
 };
@@ -346,28 +346,30 @@ struct Left {
 // Trains from step `first` to step `last`, starting from `state` if it is not empty.
 Left trained(const Course& course, const char* graphs, int first = 1, int last = Course::steps, const Kept& state = {}) {
   setenv("GYR_CUDA_GRAPHS", graphs, 1);
-  gyr::testing::AnyRig rig(course.config(), gyr::testing::alone(course.draw.model.layers()));
+  gyr::testing::AnyRig rig(course.config(), gyr::testing::single_rank_grid(course.draw.model.layers()));
   unsetenv("GYR_CUDA_GRAPHS");
   if (!state.empty()) set_state(rig.engine, state);
   Left t;
   for (int step = first; step <= last; ++step) {
     const Index before = launches();
     const StepResult r = rig.engine.train([&](int i) { return course.batch(step, i); }, course.micros(step), step, course.lr(step));
-    t.told.insert(t.told.end(), {r.loss, r.gradient_norm});
+    t.observed.insert(t.observed.end(), {r.loss, r.gradient_norm});
     t.launches.push_back(launches() - before);
   }
   t.state = state_of(rig.engine), t.graphs = rig.engine.graphs();
   return t;
 }
 
-std::string why_shown(const Course& course) { return reason_without_graphs(course.config(), gyr::testing::alone(course.draw.model.layers())); }
+std::string why_shown(const Course& course) {
+  return reason_without_graphs(course.config(), gyr::testing::single_rank_grid(course.draw.model.layers()));
+}
 
 // Losses, gradient norms and the final state must be equal with and without graphs, also after resuming. The last step
 // must have fewer launches by more than `factor`.
 void expect_training_of_kernels(const Course& course, Index factor) {
   const Left kernels = trained(course, "off"), graphs = trained(course, "on");
   EXPECT_EQ(kernels.graphs, "");
-  EXPECT_EQ(graphs.told, kernels.told);
+  EXPECT_EQ(graphs.observed, kernels.observed);
   EXPECT_TRUE(graphs.state == kernels.state);
   EXPECT_LT(factor * graphs.launches.back(), kernels.launches.back());
   fmt::print("{}, {} micro-batches: {} launches a step, {} with graphs: {}\n", course.draw.model.pattern, course.draw.micros, kernels.launches.back(),
@@ -383,15 +385,15 @@ void expect_training_of_kernels(const Course& course, Index factor) {
 // gradient clipping; one step has packed documents.
 TEST(graphs, training_has_same_bits_with_graphs) {
   const std::uint64_t seed = gyr::testing::seed_of_run();
-  int repeated = 0, told = 0, dropped = 0;
-  for (Index number = 0; repeated < 3 || told < 1 || dropped < 2; ++number) {
-    ASSERT_LT(number, 400) << repeated << " models with graphs, and " << told << " others";
+  int repeated = 0, observed = 0, dropped = 0;
+  for (Index number = 0; repeated < 3 || observed < 1 || dropped < 2; ++number) {
+    ASSERT_LT(number, 400) << repeated << " models with graphs, and " << observed << " others";
     Course course = drawn_course(seed, number);
     course.draw.schedule = gyr::testing::Draw::Kind(repeated % 3), course.draw.micros = 2 + repeated % 2;
     SCOPED_TRACE(fmt::format("seed {}, draw {}: {}", seed, number, course.draw.text()));
     const bool repeats = why_shown(course).empty();
     const bool drops = repeats && course.draw.model.dropout.any();
-    if (int& so_far = repeats ? repeated : told; so_far++ >= (repeats ? 3 : 1) && !(drops && dropped < 2)) continue;
+    if (int& so_far = repeats ? repeated : observed; so_far++ >= (repeats ? 3 : 1) && !(drops && dropped < 2)) continue;
     dropped += drops;
     expect_training_of_kernels(course, repeats ? 5 : 1);
   }

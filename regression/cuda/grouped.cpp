@@ -15,7 +15,7 @@ using namespace gyr::cuda;
 
 namespace {
 
-void expect_products(std::mt19937_64& random, Machine machine, int capability) {
+void expect_gemms(std::mt19937_64& random, Machine machine, int capability) {
   const auto among = [&](Index least, Index most) { return least + Index(random() % std::uint64_t(most - least + 1)); };
   gyr::testing::GroupedCase c{{among(1, 60), 0, among(257, 300), among(65, 128)}, 8 * among(33, 36), 8 * among(33, 36), 100};
   std::shuffle(c.rows.begin(), c.rows.end(), random);
@@ -30,12 +30,12 @@ void expect_products(std::mt19937_64& random, Machine machine, int capability) {
 TEST(warpgroups, grouped_gemm_matches_double_reference) {
   std::mt19937_64 random(seed_of_draws());
   for (const Machine& machine : machines_of_every_order)
-    if (machine.checked) expect_products(random, machine, 90);
+    if (machine.checked) expect_gemms(random, machine, 90);
 }
 
 TEST(tensor_cores, grouped_gemm_matches_double_reference) {
   std::mt19937_64 random(seed_of_draws());
-  expect_products(random, {Order::random, 1, true}, 80);
+  expect_gemms(random, {Order::random, 1, true}, 80);
 }
 
 // The number of host reads of device memory in a step does not depend on the number of expert layers, nor on expert
@@ -47,7 +47,7 @@ TEST(tensor_cores, expert_layers_add_no_host_reads) {
     config.model.pattern = pattern, config.model.moe.experts = 4, config.model.moe.routing.top_k = 2, config.model.moe.intermediate_size = 16;
     config.model.moe.expert_bias = true;
     config.micro_batch_size = 2, config.seq_length = 16, config.micros = 2, config.precision = DType::bf16;
-    gyr::testing::AnyRig rig(config, gyr::testing::alone(config.model.layers()));
+    gyr::testing::AnyRig rig(config, gyr::testing::single_rank_grid(config.model.layers()));
     rig.engine.train([&](int i) { return gyr::testing::micro_batch(2 * i, 2, 16, config.model.vocab_size); }, 2, 1, 1e-3);
     Index calls = 0;
     for (const Work& w : rig.engine.device().work())

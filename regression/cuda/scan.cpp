@@ -32,7 +32,7 @@ struct Case {
 
 struct Result {
   const char* name;
-  std::vector<double> numbers;
+  std::vector<double> values;
   double scale = 0;  // magnitude of the summands, if they have both signs
 };
 
@@ -74,18 +74,18 @@ struct Scan {
   }
   std::vector<Result> results() const {
     double squares = 0;
-    for (const double v : numbers(draw)) squares += v * v;
+    for (const double v : values_of(draw)) squares += v * v;
     const double steps = std::sqrt(squares / double(s.num_heads));
-    return {{"y", numbers(y)},
-            {"last", numbers(last)},
-            {"dx", numbers(dx)},
-            {"db", numbers(db)},
-            {"dc", numbers(dc)},
-            {"d dt_raw", numbers(draw)},
-            {"d initial", numbers(dinitial)},
-            {"d dt_bias", numbers(dbias), steps},
-            {"d a_log", numbers(da_log), steps},
-            {"d d", numbers(dd)}};
+    return {{"y", values_of(y)},
+            {"last", values_of(last)},
+            {"dx", values_of(dx)},
+            {"db", values_of(db)},
+            {"dc", values_of(dc)},
+            {"d dt_raw", values_of(draw)},
+            {"d initial", values_of(dinitial)},
+            {"d dt_bias", values_of(dbias), steps},
+            {"d a_log", values_of(da_log), steps},
+            {"d d", values_of(dd)}};
   }
 };
 
@@ -108,7 +108,7 @@ TEST(scan, tensor_core_scan_matches_double_in_every_order) {
     have.run(rounded.dev);
     const auto expected = want.results(), found = have.results();
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      std::vector<double> a = found[i].numbers, b = expected[i].numbers;
+      std::vector<double> a = found[i].values, b = expected[i].values;
       a.push_back(expected[i].scale), b.push_back(expected[i].scale);
       EXPECT_LE(difference(a, b), 1e-2) << expected[i].name;
     }

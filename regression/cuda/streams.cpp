@@ -30,10 +30,10 @@ GYR_KERNEL add_kernel(float v, Global<const float> x, Global<float> y) {
 }
 
 // Device tensors that a test reads after all work has finished.
-struct Numbers {
+struct StepValues {
   Arena arena{Memory::activations, 1 << 16};
   Tensor1<float> a = arena.tensor<float>(64), b = arena.tensor<float>(64), c = arena.tensor<float>(64);
-  Numbers() {
+  StepValues() {
     const std::vector<float> zeros(64, 0.0f);
     for (const auto& x : {a, b, c}) copy_to_device(zeros.data(), x);
   }
@@ -43,8 +43,8 @@ enum class Forgotten { nothing, that_it_is_written, that_it_is_read };
 
 // b = a + 1 on the first stream; c = b + 10 on the second stream, which waits for it; then b = a + 100 on the first
 // stream, which waits for the second.
-float told(Forgotten forgotten) {
-  Numbers n;
+float read_back(Forgotten forgotten) {
+  StepValues n;
   Device first(false, 1 << 12), second(false, 1 << 12);
   cudaEvent_t written, read;
   cudaEventCreateWithFlags(&written, cudaEventDisableTiming), cudaEventCreateWithFlags(&read, cudaEventDisableTiming);
@@ -64,7 +64,7 @@ float told(Forgotten forgotten) {
 
 std::string complaint(Forgotten forgotten) {
   try {
-    told(forgotten);
+    read_back(forgotten);
   } catch (const Violation& v) {
     cudaDeviceSynchronize();
     return v.what();
@@ -78,7 +78,7 @@ TEST(streams, streams_wait_for_events_under_any_schedule) {
   for (const When when : {When::early, When::late, When::any}) {
     const With with(when, true);
     EXPECT_EQ(complaint(Forgotten::nothing), "");
-    EXPECT_EQ(told(Forgotten::nothing), 11);
+    EXPECT_EQ(read_back(Forgotten::nothing), 11);
   }
 }
 
@@ -93,14 +93,14 @@ TEST(streams, missing_stream_wait_is_reported) {
 // An unchecked machine shows the mistake as well, by wrong values.
 TEST(streams, missing_stream_wait_gives_wrong_values_unchecked) {
   const With with(When::late, false);
-  EXPECT_EQ(told(Forgotten::that_it_is_read), 110);
+  EXPECT_EQ(read_back(Forgotten::that_it_is_read), 110);
 }
 
 // The default stream, on which host and device exchange data, synchronises with all other streams.
 TEST(streams, host_copies_are_ordered_with_streams) {
   for (const When when : {When::early, When::late, When::any}) {
     const With with(when, true);
-    Numbers n;
+    StepValues n;
     Device dev(false, 1 << 12);
     launch(dev, "add", {1, 64}, add_kernel, 1.0f, n.a, n.b);
     std::vector<float> host(64);
@@ -116,8 +116,8 @@ TEST(streams, host_copies_are_ordered_with_streams) {
 
 // Requires a process that was started with GYR_EMULATION=apart.
 TEST(streams, device_memory_is_inaccessible_from_host) {
-  if (!Machine::instance().apart) GTEST_SKIP() << "needs GYR_EMULATION=apart";
-  Numbers n;
+  if (!Machine::instance().separate) GTEST_SKIP() << "needs GYR_EMULATION=apart";
+  StepValues n;
   EXPECT_DEATH({ std::fprintf(stderr, "%f", double(n.a(0))); }, "");
   float here = 0;
   Device dev(false, 1 << 12);
@@ -135,15 +135,15 @@ struct Asked {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
 };
 
-cublasStatus_t answer(const Asked& x) {
+cublasStatus_t status_of(const Asked& x) {
   Arena arena(Memory::scratch, 1 << 16);
   Device dev(false, 1 << 12);
-  const auto a = arena.tensor<float>(64), b = arena.tensor<float>(64), c = arena.tensor<float>(64), room = arena.tensor<float>(64);
+  const auto a = arena.tensor<float>(64), b = arena.tensor<float>(64), c = arena.tensor<float>(64), scratch_tensor = arena.tensor<float>(64);
   cublasLtHandle_t library;
-  cublasLtMatmulDesc_t product;
+  cublasLtMatmulDesc_t gemm;
   cublasLtMatrixLayout_t la, lb, lc;
   cublasLtMatmulPreference_t preference;
-  cublasLtCreate(&library), cublasLtMatmulDescCreate(&product, x.compute, CUDA_R_32F);
+  cublasLtCreate(&library), cublasLtMatmulDescCreate(&gemm, x.compute, CUDA_R_32F);
   cublasLtMatrixLayoutCreate(&la, CUDA_R_32F, std::uint64_t(x.m), std::uint64_t(x.k), x.ld_a);
   cublasLtMatrixLayoutCreate(&lb, CUDA_R_32F, std::uint64_t(x.k), std::uint64_t(x.n), x.k);
   cublasLtMatrixLayoutCreate(&lc, CUDA_R_32F, std::uint64_t(x.m), std::uint64_t(x.n), x.m);
@@ -155,26 +155,26 @@ cublasStatus_t answer(const Asked& x) {
     cublasLtMatmulPreferenceSetAttribute(preference, which, &x.alignment, sizeof x.alignment);
   cublasLtMatmulHeuristicResult_t best;
   int found = 0;
-  cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(library, product, la, lb, lc, lc, preference, 1, &best, &found);
+  cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(library, gemm, la, lb, lc, lc, preference, 1, &best, &found);
   const float one = 1, zero = 0;
   if (status == CUBLAS_STATUS_SUCCESS)
-    status = cublasLtMatmul(library, product, &one, a.data() + x.off, la, b.data(), lb, &zero, c.data(), lc, c.data(), lc, &best.algo, room.data(),
-                            std::size_t(x.workspace), stream_of(dev));
+    status = cublasLtMatmul(library, gemm, &one, a.data() + x.off, la, b.data(), lb, &zero, c.data(), lc, c.data(), lc, &best.algo,
+                            scratch_tensor.data(), std::size_t(x.workspace), stream_of(dev));
   dev.fence();
   cublasLtMatmulPreferenceDestroy(preference), cublasLtMatrixLayoutDestroy(la), cublasLtMatrixLayoutDestroy(lb), cublasLtMatrixLayoutDestroy(lc);
-  cublasLtMatmulDescDestroy(product), cublasLtDestroy(library);
+  cublasLtMatmulDescDestroy(gemm), cublasLtDestroy(library);
   return status;
 }
 
 }  // namespace
 
 TEST(streams, cublaslt_emulation_rejects_invalid_arguments) {
-  EXPECT_EQ(answer({}), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(answer({.ld_a = 4}), CUBLAS_STATUS_INVALID_VALUE);  // a leading dimension below m: columns would overlap
-  EXPECT_EQ(answer({.off = 1}), CUBLAS_STATUS_INVALID_VALUE);   // A is less aligned than passed to the heuristic
-  EXPECT_EQ(answer({.alignment = 4, .off = 1}), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(answer({.workspace = 128}), CUBLAS_STATUS_INVALID_VALUE);
-  EXPECT_EQ(answer({.compute = CUBLAS_COMPUTE_64F}), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(status_of({}), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(status_of({.ld_a = 4}), CUBLAS_STATUS_INVALID_VALUE);  // a leading dimension below m: columns would overlap
+  EXPECT_EQ(status_of({.off = 1}), CUBLAS_STATUS_INVALID_VALUE);   // A is less aligned than passed to the heuristic
+  EXPECT_EQ(status_of({.alignment = 4, .off = 1}), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(status_of({.workspace = 128}), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(status_of({.compute = CUBLAS_COMPUTE_64F}), CUBLAS_STATUS_INVALID_VALUE);
 }
 
 }  // namespace gyr::testing::streams_suite

@@ -46,7 +46,7 @@ struct Placement {
 
 // a (64,16) by rows (K-major) and b are placed as in the table; all other shared memory is NaN.
 template <int F, Major major, bool in_registers, bool adds>
-void expect_product(const Placement& at) {
+void expect_wgmma(const Placement& at) {
   SCOPED_TRACE(fmt::format("64 x {}, {}, a in {}, a at {}, b at {}, leading {}, stride {}", 8 * F, major == Major::rows ? "K-major" : "N-major",
                            in_registers ? "registers" : "shared memory", at.a_at, at.b_at, at.leading, at.stride));
   constexpr Index size = 100 << 9;
@@ -72,18 +72,18 @@ void expect_product(const Placement& at) {
     const auto d = bench.zeros<float>(64, 8 * F);
     std::copy_n(before.data(), before.span(), d.data());
     const Counts counts;
-    launch(bench.dev, "placed", {1, group_threads, int(size * 2)}, placed_product<F, major, in_registers, adds>, Tensor1<const bf16>(memory),
+    launch(bench.dev, "placed", {1, group_threads, int(size * 2)}, placed_wgmma<F, major, in_registers, adds>, Tensor1<const bf16>(memory),
            int(at.a_at), int(at.b_at), int(2 * at.leading), int(2 * at.stride), Tensor2<const bf16>(a), d);
     bench.dev.fence();
-    EXPECT_LE(difference(numbers(d), want), 1e-6);
-    EXPECT_EQ(counts.all().products, 4 * F);
+    EXPECT_LE(difference(values_of(d), want), 1e-6);
+    EXPECT_EQ(counts.all().mma_instructions, 4 * F);
     EXPECT_EQ(counts.all().all_shared().conflicts(), 0);
   }
 }
 
 void multiply(Device& dev, GroupMistake mistake, Tensor2<const bf16> a, Tensor2<const bf16> b, Tensor2<float> c) {
   const Index blocks = ceil_div(c.extent(0), group_tile) * ceil_div(c.extent(1), group_tile);
-  launch(dev, "product", {blocks, GroupProduct::threads, GroupProduct::shared_bytes}, warpgroup_mma, mistake, a, b, c);
+  launch(dev, "product", {blocks, GroupMma::threads, GroupMma::shared_bytes}, warpgroup_mma, mistake, a, b, c);
 }
 
 }  // namespace
@@ -109,17 +109,17 @@ TEST(warpgroups, descriptors_have_ptx_fields) {
 
 TEST(warpgroups, wgmma_reads_operands_at_ptx_layout) {
   // Operands that start right after each other, and operands that start inside a 64-column row along k.
-  expect_product<8, Major::rows, false, true>({0, 4096, 0, 512});
-  expect_product<16, Major::rows, false, false>({4096 + 16, 8192 + 16, 0, 512});
-  expect_product<16, Major::rows, true, true>({0, 16384 + 48, 0, 1024});
-  expect_product<8, Major::columns, true, true>({0, 4096, 8192, 512});
-  expect_product<16, Major::columns, true, false>({0, 4096, 8192, 512});
-  expect_product<16, Major::columns, false, true>({32, 8192 + 1024, 4096, 512});
-  expect_product<16, Major::columns, true, true>({0, 8192, 512, 1024});
+  expect_wgmma<8, Major::rows, false, true>({0, 4096, 0, 512});
+  expect_wgmma<16, Major::rows, false, false>({4096 + 16, 8192 + 16, 0, 512});
+  expect_wgmma<16, Major::rows, true, true>({0, 16384 + 48, 0, 1024});
+  expect_wgmma<8, Major::columns, true, true>({0, 4096, 8192, 512});
+  expect_wgmma<16, Major::columns, true, false>({0, 4096, 8192, 512});
+  expect_wgmma<16, Major::columns, false, true>({32, 8192 + 1024, 4096, 512});
+  expect_wgmma<16, Major::columns, true, true>({0, 8192, 512, 1024});
 }
 
 TEST(warpgroups, wgmma_matches_reference_for_any_shape_and_order) {
-  expect_products_of_any_shape(40, [](Device& dev, const auto& a, const auto& b, const auto& c) {
+  expect_gemms_of_any_shape(40, [](Device& dev, const auto& a, const auto& b, const auto& c) {
     const Counts counts;
     multiply(dev, GroupMistake::none, a, b, c);
     dev.fence();
@@ -132,12 +132,12 @@ TEST(warpgroups, kernel_mistakes_are_found) {
     GroupMistake mistake;
     const char* found;
   } mistakes[] = {{GroupMistake::no_wait_for_copies, "that was not waited for"},
-                  {GroupMistake::no_fence_behind_copies, "has issued no proxy fence"},
+                  {GroupMistake::no_fence_after_copies, "has issued no proxy fence"},
                   {GroupMistake::comes_before_copies, "byte"},
                   {GroupMistake::no_wait_for_a_full_place, "of shared memory"},
                   {GroupMistake::leaves_a_place_too_early, "shared memory"},
                   {GroupMistake::no_fence_of_registers, "since the last fence"},
-                  {GroupMistake::registers_change_behind_the_fence, "since the last fence"},
+                  {GroupMistake::registers_change_after_the_fence, "since the last fence"},
                   {GroupMistake::comes_twice, "again before all others have arrived"},
                   {GroupMistake::comes_with_another_count, "is used with"}};
   for (const auto& [mistake, found] : mistakes) {
@@ -151,18 +151,18 @@ TEST(warpgroups, accumulators_are_nan_without_wgmma_wait) {
   Workbench bench;
   const auto a = bench.normal<bf16>(64, 64), b = bench.normal<bf16>(64, 64);
   for (const Machine& machine : machines_of_every_order)
-    for (const auto mistake : {GroupMistake::no_wait_for_products, GroupMistake::waits_for_one_group_less}) {
+    for (const auto mistake : {GroupMistake::no_wait_for_wgmmas, GroupMistake::waits_for_one_group_less}) {
       const With with(machine);
       const auto c = bench.zeros<float>(64, 64);
       multiply(bench.dev, mistake, a, b, c);
       bench.dev.fence();
-      for (const double x : numbers(c)) ASSERT_TRUE(std::isnan(x));
+      for (const double x : values_of(c)) ASSERT_TRUE(std::isnan(x));
     }
   const auto right = bench.zeros<float>(64, 64), wrong = bench.zeros<float>(64, 64);
   multiply(bench.dev, GroupMistake::none, a, b, right);
   multiply(bench.dev, GroupMistake::tile_is_not_swizzled, a, b, wrong);
   bench.dev.fence();
-  EXPECT_GT(difference(numbers(wrong), numbers(right)), 0.1);
+  EXPECT_GT(difference(values_of(wrong), values_of(right)), 0.1);
 }
 
 }  // namespace gyr::testing::warpgroups_suite

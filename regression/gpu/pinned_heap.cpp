@@ -16,7 +16,7 @@
 
 namespace {
 
-constexpr std::size_t room = std::size_t(3) << 29;  // bytes; more than the largest test allocates
+constexpr std::size_t capacity = std::size_t(3) << 29;  // bytes; more than the largest test allocates
 
 // Begin and end address of the heap.
 struct Range {
@@ -40,10 +40,10 @@ class PinnedHeap final : public testing::Environment {
     mallopt(M_MMAP_MAX, 0);
     mallopt(M_ARENA_MAX, 1);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
-    void* volatile block = std::malloc(room);
+    void* volatile block = std::malloc(capacity);
     std::free(block);
     const Range range = heap();
-    ASSERT_GE(range.end - range.begin, room) << "the heap did not grow";
+    ASSERT_GE(range.end - range.begin, capacity) << "the heap did not grow";
     ASSERT_EQ(cudaHostRegister(reinterpret_cast<void*>(range.begin), range.end - range.begin, cudaHostRegisterDefault), cudaSuccess);
   }
 };

@@ -2,7 +2,7 @@
 // Rates of kernels in bf16 at the shapes of input/falcon-h1-1.5b.yaml, relative to what the device reaches in the same run in a large GEMM and in a
 // device-to-device copy. Flops and bytes are algorithmic, as the device counts them. Seconds are per call, in the median window.
 //   device_rates [length=4096] [sequences=2] [windows=7] [seconds=0.05] [small] [only=NAME,...]
-// small: tiny shapes, for emulated devices. only: kernels whose names begin with one of these, and the two reference kernels `copy` and `product`.
+// small: tiny shapes, for emulated devices. only: kernels whose names begin with one of these, and the two reference kernels `copy` and `gemm_size`.
 // Prints a table, and a line of JSON for each kernel on standard error. peer.py has the same names for PyTorch's kernels.
 #include <mpi.h>
 
@@ -43,7 +43,7 @@ struct Extents {
   Index hidden = 2048, wide = 4608, heads = 8, kv_heads = 2, head_dim = 128;
   Index ssm_heads = 48, ssm_head_dim = 64, state = 256, chunk = 128;
   Index experts = 64, expert_wide = 768, top_k = 8;
-  Index vocab = 65536, logits = 1024, product = 8192, parameters = Index(1) << 27, copied = Index(1) << 27;
+  Index vocab = 65536, logits = 1024, gemm_size = 8192, parameters = Index(1) << 27, copied = Index(1) << 27;
   int windows = 7;
   double seconds = 0.05;  // minimum length of a window
   std::string only;       // comma-separated beginnings of kernel names; empty: all kernels
@@ -60,7 +60,7 @@ struct Extents {
   void shrink() {
     length = 160, sequences = 1, hidden = 64, wide = 96, heads = 4, kv_heads = 2, head_dim = 64, ssm_heads = 2, ssm_head_dim = 32, state = 32,
     chunk = 64;
-    experts = 4, expert_wide = 24, top_k = 2, vocab = 300, logits = 16, product = 96, parameters = 4096, copied = 1 << 16, windows = 1, seconds = 0;
+    experts = 4, expert_wide = 24, top_k = 2, vocab = 300, logits = 16, gemm_size = 96, parameters = 4096, copied = 1 << 16, windows = 1, seconds = 0;
   }
 };
 
@@ -78,18 +78,18 @@ class Ground {
   Tensor1<T> constant(Index n, double value) {
     const auto x = arena_.tensor<T>(n);
     fillers_.push_back([x, value] {
-      HostValues<T> numbers(x);
-      for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = T(float(value));
-      numbers.put();
+      HostValues<T> values(x);
+      for (Index i = 0; i < Index(x.span()); ++i) values(i) = T(float(value));
+      values.put();
     });
     return x;
   }
   Tensor1<Token> tokens(Index n, Index vocab) {
     const auto x = arena_.tensor<Token>(n);
     fillers_.push_back([x, vocab] {
-      HostValues<Token> numbers(x);
-      for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = Token(i * 7919 % vocab);
-      numbers.put();
+      HostValues<Token> values(x);
+      for (Index i = 0; i < Index(x.span()); ++i) values(i) = Token(i * 7919 % vocab);
+      values.put();
     });
     return x;
   }
@@ -111,10 +111,10 @@ class Ground {
       return t;
     }();
     const Index n = x.span();
-    HostValues<T> numbers(x);
-    for (Index i = 0; i < std::min(n, period); ++i) numbers(i) = T(float(scale) * table[std::size_t(i)]);
-    for (Index done = period; done < n; done += std::min(done, n - done)) std::copy_n(&numbers(0), std::min(done, n - done), &numbers(done));
-    numbers.put();
+    HostValues<T> values(x);
+    for (Index i = 0; i < std::min(n, period); ++i) values(i) = T(float(scale) * table[std::size_t(i)]);
+    for (Index done = period; done < n; done += std::min(done, n - done)) std::copy_n(&values(0), std::min(done, n - done), &values(done));
+    values.put();
   }
   Arena arena_;
   std::vector<std::function<void()>> fillers_;
@@ -192,8 +192,8 @@ Case copy_case(Ground& g, const Extents& e) {
 }
 
 template <class T>
-Case product_case(Ground& g, const Extents& e) {
-  const Index n = e.product;
+Case gemm_case(Ground& g, const Extents& e) {
+  const Index n = e.gemm_size;
   const auto a = g.normal<T>(n, n), b = g.normal<T>(n, n), c = g.normal<T>(n, n);
   return {[=](Device& dev) { gemm<T>(dev, MatrixOp::none, Matrix<const T>(a), MatrixOp::transpose, Matrix<const T>(b), Matrix<T>(c)); }};
 }
@@ -213,13 +213,13 @@ Case layer_backward(Ground& g, const Extents& e) {
   }};
 }
 
-// Gate and up projection of experts with equally many rows. By default one grouped GEMM covers all experts; `apart`
+// Gate and up projection of experts with equally many rows. By default one grouped GEMM covers all experts; `separate`
 // uses one library GEMM per expert, for which the host waits for the row counts.
 struct ExpertsCase {
-  ExpertsCase(Ground& g, const Extents& e, Index rows, Index experts, bool apart)
+  ExpertsCase(Ground& g, const Extents& e, Index rows, Index experts, bool separate)
       : x(g.normal<bf16>(rows, e.hidden)), y(g.normal<bf16>(rows, 2 * e.expert_wide)), dx(g.normal<bf16>(rows, e.hidden)),
         count(g.constant<std::int32_t>(experts, double(rows / experts))), w{{}, 2 * e.expert_wide, e.hidden}, dw{{}, 2 * e.expert_wide, e.hidden},
-        even(apart ? std::numeric_limits<Index>::max() : rows / experts) {
+        even(separate ? std::numeric_limits<Index>::max() : rows / experts) {
     for (Index i = 0; i < experts; ++i) w.data.push_back(g.normal<bf16>(2 * e.expert_wide, e.hidden).data());
   }
   RowGroups groups(const Device& dev) const {
@@ -237,21 +237,21 @@ struct ExpertsCase {
   GroupMatrices<float> dw;
   Index even;
 };
-template <bool apart>
+template <bool separate>
 Case experts_forward(Ground& g, const Extents& e) {
-  const ExpertsCase c(g, e, e.tokens() / e.experts * e.experts, e.experts, apart);
+  const ExpertsCase c(g, e, e.tokens() / e.experts * e.experts, e.experts, separate);
   return {[=](Device& dev) { c.forward(dev); }};
 }
-template <bool apart>
+template <bool separate>
 Case experts_backward(Ground& g, const Extents& e) {
-  ExpertsCase c(g, e, e.tokens() / e.experts * e.experts, e.experts, apart);
+  ExpertsCase c(g, e, e.tokens() / e.experts * e.experts, e.experts, separate);
   for (Index i = 0; i < e.experts; ++i) c.dw.data.push_back(g.normal<float>(2 * e.expert_wide, e.hidden).data());
   return {[=](Device& dev) { c.backward(dev); }};
 }
 // Experts of one generated token: `top_k` experts with one row each.
-template <bool apart>
+template <bool separate>
 Case experts_token(Ground& g, const Extents& e) {
-  const ExpertsCase c(g, e, e.top_k, e.top_k, apart);
+  const ExpertsCase c(g, e, e.top_k, e.top_k, separate);
   return {[=](Device& dev) { c.forward(dev); }};
 }
 
@@ -368,11 +368,10 @@ Case gated_norm_gradient(Ground& g, const Extents& e) {
              dy = g.normal<bf16>(e.tokens(), e.inner()), dz = g.normal<bf16>(e.tokens(), e.inner());
   const auto w = g.constant<float>(e.inner(), 1), dw = g.constant<float>(e.inner(), 0), ones = g.constant<float>(2 * e.tokens(), 1);
   return {[=, rows = e.tokens(), width = e.inner()](Device& dev) {
-    const Tensor2<float> squares(ones.data(), rows, 1), products(ones.data() + rows, rows, 1);
+    const Tensor2<float> squares(ones.data(), rows, 1), dots(ones.data() + rows, rows, 1);
     const auto order = GateOrder::gate_first;
-    gated_norm_products<bf16>(dev, order, dout, Matrix<const bf16>(y), Matrix<const bf16>(z), w, squares, width, 1e-5, products, dw);
-    gated_norm_backward<bf16>(dev, order, dout, Matrix<const bf16>(y), Matrix<const bf16>(z), w, squares, products, width, 1e-5, dy,
-                              Matrix<bf16>(dz));
+    gated_norm_dots<bf16>(dev, order, dout, Matrix<const bf16>(y), Matrix<const bf16>(z), w, squares, width, 1e-5, dots, dw);
+    gated_norm_backward<bf16>(dev, order, dout, Matrix<const bf16>(y), Matrix<const bf16>(z), w, squares, dots, width, 1e-5, dy, Matrix<bf16>(dz));
   }};
 }
 Case layernorm_forward(Ground& g, const Extents& e) {
@@ -472,8 +471,8 @@ Case norm_of_gradients(Ground& g, const Extents& e) {
 
 const std::vector<std::pair<const char*, Maker>>& kernels() {
   static const std::vector<std::pair<const char*, Maker>> all = {{"copy", copy_case},
-                                                                 {"product", product_case<bf16>},
-                                                                 {"product_fp32", product_case<float>},
+                                                                 {"product", gemm_case<bf16>},
+                                                                 {"product_fp32", gemm_case<float>},
                                                                  {"layer_forward", layer_forward},
                                                                  {"layer_backward", layer_backward},
                                                                  {"experts_forward", experts_forward<false>},
@@ -526,10 +525,10 @@ void print_rates(const Extents& e) {
   for (const auto& [name, make] : kernels_of_this_program()) {
     if (!e.wants(name)) continue;
     const Rate& r = rates[name] = measured(make, e);
-    const double of_product = r.flops / r.seconds / (rates["product"].flops / rates["product"].seconds);
+    const double of_gemm = r.flops / r.seconds / (rates["product"].flops / rates["product"].seconds);
     const double of_copy = r.bytes / r.seconds / (rates["copy"].bytes / rates["copy"].seconds);
     table.row({name, fmt::format("{:.3f}", 1e3 * r.seconds), fmt::format("{:.1f}", 1e-12 * r.flops / r.seconds),
-               fmt::format("{:.0f}", 1e-9 * r.bytes / r.seconds), std::isfinite(of_product) ? fmt::format("{:.2f}", of_product) : "",
+               fmt::format("{:.0f}", 1e-9 * r.bytes / r.seconds), std::isfinite(of_gemm) ? fmt::format("{:.2f}", of_gemm) : "",
                fmt::format("{:.2f}", of_copy)});
     fmt::print(stderr,
                R"({{"kernel":"{}","length":{},"seconds":{:.9g},"flops":{:.9g},"bytes":{:.9g},"of_copy":{:.4g}}})"

@@ -50,7 +50,7 @@ void on_grid(const ModelConfig& model, const Shape3& shape, F&& f) {
     Rig<T> rig(config, *grid);
     f(rig);
   }
-  meet();
+  sync_ranks();
 }
 
 // The model with fewer layers, which still has every kind of sharding.
@@ -112,7 +112,7 @@ void expect_same_everywhere(const Error& error, Exit code) {
   std::string text(4096, '\0');
   text.replace(0, std::string(error.what()).size(), error.what());
   std::string first = text;
-  meet();
+  sync_ranks();
   MPI_Bcast(first.data(), int(first.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
   EXPECT_EQ(first, text);
 }
@@ -200,13 +200,13 @@ TEST(checkpoint, each_rank_reads_its_data_once) {
           if (all || is_zero_sharded(content, shape.shard)) wanted += real * Index(sizeof(float));
         });
         const bool reads = wanted > 0;
-        EXPECT_EQ(traffic.numbers, wanted) << shape.text();
+        EXPECT_EQ(traffic.elements, wanted) << shape.text();
         const StoredCheckpoint stored(path);
         for (const ManifestFile& f : stored.manifest().files)
           for (const StoredBox& b : f.boxes)
             for (const hdf5::Extent& e : b.extents) files += e.bytes;
         EXPECT_LE(traffic.disk, reads ? files : 0) << shape.text();
-        EXPECT_GE(traffic.disk, traffic.numbers);
+        EXPECT_GE(traffic.disk, traffic.elements);
       });
 }
 
@@ -366,7 +366,7 @@ TEST(checkpoint, random_layout_reads_checkpoint_of_another_random_layout) {
       Rig<bf16> rig(config, grid);
       f(rig);
     }
-    meet();
+    sync_ranks();
   };
   const auto schedule_of = [](const Layout& layout) {
     return int(layout.stages.size()) > layout.size(Axis::pipeline) ? Schedule(interleaved) : Schedule(one_f_one_b);
@@ -375,7 +375,7 @@ TEST(checkpoint, random_layout_reads_checkpoint_of_another_random_layout) {
   for (int pair = 0; pair < 50; ++pair) {
     const SharedFolder folder;
     const Layout from = drawn(), to = drawn();
-    kinds.insert({from.cut(), to.cut()});
+    kinds.insert({from.zero_shard(), to.zero_shard()});
     on(from, schedule_of(from), [&](Rig<bf16>& rig) {
       set_state(rig.engine, 1);
       save_checkpoint(folder.path(), header_at(1), rig.engine, {.files = Files(pair % 3)});

@@ -143,7 +143,7 @@ std::string of_plan(const Draw& d, int position) {
 
 // With expert parallelism, the routing determines how much a rank receives, returns and computes. All ranks together
 // must do what is planned for all of them. If they do, the planned values replace those counted on this rank.
-void take_together(Grid& grid, Ledger& counted, double& flops, const Ledger& planned, double planned_flops, bool limited) {
+void take_jointly(Grid& grid, Ledger& counted, double& flops, const Ledger& planned, double planned_flops, bool limited) {
   if (grid.layout().expert == 1) return;
   const auto found = planned.find({"expert", Operation::all_to_all});
   Traffic* const here = found == planned.end() ? nullptr : &counted[found->first];  // a pipeline stage may have no expert layers
@@ -169,7 +169,7 @@ std::string of_step(const Draw& d, Grid& grid) {
   const Ledger planned = ledger_of(plan.traffic);
   double flops = rig.engine.device().flops();  // fully masked attention tiles (packed documents, encoder padding) are not computed
   const bool limited = all_layers(config.model).find('E') != std::string::npos && config.model.moe.capacity_factor > 0;
-  take_together(grid, counted, flops, planned, plan.flops, limited);  // dropped choices are not computed
+  take_jointly(grid, counted, flops, planned, plan.flops, limited);  // dropped choices are not computed
   if (counted != planned) return fmt::format("transferred\n    {}\n  but planned\n    {}", text(counted), text(planned));
   if (d.packed || d.padded || limited ? flops > plan.flops : flops != plan.flops) return fmt::format("{} flops, planned {}", flops, plan.flops);
   rig.engine.evaluate(source, 1);  // a validation may take more memory than a step that keeps few activations
@@ -193,7 +193,7 @@ std::string wrong(World& world, const Draw& d) {
     if (!refused) complaint = e.what();
   }
   refused = world.any(refused);  // a stage without layers that cannot be sharded refuses nothing
-  if (complaint.empty() && refused == can_shard(d.whole_model(), d.tensor, d.attention_ranks))
+  if (complaint.empty() && refused == can_shard(d.full_model(), d.tensor, d.attention_ranks))
     complaint = refused ? "refused though it can be sharded" : "not refused though it cannot be sharded";
   if (world.any(!complaint.empty()) || refused) return complaint;
   Grid* const grid = world.grid(d);
@@ -233,12 +233,12 @@ TEST(draws, random_draws_on_any_grid_equal_one_rank) {
     const Draw d = draw(std::uint64_t(seed), i, world.size);
     const std::string complaint = wrong(world, d);
     if (!world.any(!complaint.empty())) {
-      ++seen[!can_shard(d.whole_model(), d.tensor, d.attention_ranks) ? "refused"
-             : d.tensor == 1                                          ? "tensor 1"
-             : d.tensor < 5                                           ? "tensor 2 to 4"
-                                                                      : "tensor 5 and more"];
+      ++seen[!can_shard(d.full_model(), d.tensor, d.attention_ranks) ? "refused"
+             : d.tensor == 1                                         ? "tensor 1"
+             : d.tensor < 5                                          ? "tensor 2 to 4"
+                                                                     : "tensor 5 and more"];
       ++mixers[d.attention_ranks > 0 ? "separate mixers" : "mixers on all ranks"];
-      if (all_layers(d.whole_model()).find('E') != std::string::npos) ++experts[d.expert > 1 ? "expert parallel" : "experts on every rank"];
+      if (all_layers(d.full_model()).find('E') != std::string::npos) ++experts[d.expert > 1 ? "expert parallel" : "experts on every rank"];
       ++ahead[d.beta > 0 ? "preference pairs" : d.ahead.depths > 0 ? "multi-token prediction" : "next token"];
       ++shared[d.context > 1 ? name_of(d.context_mode) : "no context parallel"];
       continue;

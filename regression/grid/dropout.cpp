@@ -47,7 +47,7 @@ TEST(dropout, dropout_gradients_equal_those_of_one_rank) {
   for (const char* pattern : {"*->*X-", "PP", "*-M-"}) {
     const ModelConfig m = model_of(pattern);
     const Index layers = m.layers();
-    const NamedGradients expected = gradients_on(alone(layers), m);
+    const NamedGradients expected = gradients_on(single_rank_grid(layers), m);
     for (const Shape& s : shapes) {
       const std::vector<Span> stages = s.pipeline == 1 ? std::vector<Span>{{0, layers}} : std::vector<Span>{{0, layers / 2}, {layers / 2, layers}};
       const Layout layout = grid_layout(s.data, s.pipeline, s.tensor, stages, {}, {}, s.context);
@@ -55,7 +55,7 @@ TEST(dropout, dropout_gradients_equal_those_of_one_rank) {
       if (grid) expect_same_gradients(gradients_on(*grid, m), expected, 1e-12, pattern + (" on " + layout.text()));
     }
   }
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ CheckpointHeader header_of_step() {
 template <class T>
 std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& grid, const fs::path& folder,
                                                 const std::vector<std::string>& what = {"/activations/*", "/gradients/*", "/model/*"},
-                                                Note say = {}) {
+                                                Note note = {}) {
   EngineConfig config;
   config.model = model;
   config.micro_batch_size = 2, config.seq_length = seq_length;
@@ -40,12 +40,12 @@ std::map<std::string, std::vector<double>> dump(const ModelConfig& model, Grid& 
   Rig<T> rig(config, grid);
   const int data = grid.layout().size(Axis::data), mine = grid.coordinate(Axis::data);
   const auto source = [&](int micro) { return micro_batch((Index(micro) * data + mine) * 2, 2, seq_length, model.vocab_size); };
-  const Dump looks(folder, header_of_step(), what, rig.engine, sequences, say);
+  const Dump looks(folder, header_of_step(), what, rig.engine, sequences, note);
   rig.engine.gradients(source, config.micros, step);
   return gathered_gradients(rig.engine);
 }
 
-std::vector<double> numbers(const StoredCheckpoint& from, const std::string& path) {
+std::vector<double> values(const StoredCheckpoint& from, const std::string& path) {
   const StoredTensor* tensor = from.find(path);
   if (tensor == nullptr) ADD_FAILURE() << path << " is missing";
   if (tensor == nullptr) return {};
@@ -59,8 +59,8 @@ fs::path in(const fs::path& folder) { return checkpoint_path(folder, step); }
 
 void expect_one_dump(const ModelConfig& model) {
   const SharedFolder folder;
-  if (SharedFolder::rank() == 0) dump<double>(model, alone(8), folder / "one");
-  meet();
+  if (SharedFolder::rank() == 0) dump<double>(model, single_rank_grid(8), folder / "one");
+  sync_ranks();
   const std::vector<Axis> inside_out{Axis::tensor, Axis::pipeline, Axis::data};
   for (const Layout& layout :
        {layout_of(1, 1, 8), with_sequence(layout_of(1, 1, 8)), layout_of(1, 8, 1), layout_of(4, 1, 2), with_sequence(layout_of(2, 1, 4)),
@@ -71,7 +71,7 @@ void expect_one_dump(const ModelConfig& model) {
         layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}, inside_out)}) {
     const fs::path many = folder / layout.text();
     if (Grid* grid = grid_of(layout)) dump<double>(model, *grid, many);
-    meet();
+    sync_ranks();
     if (SharedFolder::rank() > 0) continue;
     const Difference difference = diff_checkpoints(in(folder / "one"), in(many), {{"*", 0, 1e-12}});
     EXPECT_TRUE(difference.within) << many << "\n" << difference.text;
@@ -119,52 +119,52 @@ TEST(dump, dumped_tensors_match_plain_loops) {
   const auto gradients = dump<double>(model, *grid_of(layout_of(2, 2, 2)), folder.path());
   if (SharedFolder::rank() == 0) {
     const StoredCheckpoint stored(in(folder.path()));
-    for (const auto& [name, gradient] : gradients) expect_near(numbers(stored, path_of(Content::gradient, name)), gradient, name);
+    for (const auto& [name, gradient] : gradients) expect_near(values(stored, path_of(Content::gradient, name)), gradient, name);
 
     const std::string layer = "/activations/layers/5";
-    const auto gate = numbers(stored, layer + "/feed_forward/gate"), up = numbers(stored, layer + "/feed_forward/up");
+    const auto gate = values(stored, layer + "/feed_forward/gate"), up = values(stored, layer + "/feed_forward/up");
     std::vector<double> inner(gate.size());
     for (std::size_t i = 0; i < gate.size(); ++i) inner[i] = silu(gate[i] * model.mlp.gate_multiplier) * up[i];
-    expect_near(numbers(stored, layer + "/feed_forward/inner"), inner, "inner");
-    const auto found = attended(model, numbers(stored, layer + "/self_attn/queries"), numbers(stored, layer + "/self_attn/keys"),
-                                numbers(stored, layer + "/self_attn/values"));
-    expect_near(numbers(stored, layer + "/self_attn/attended"), found, "attended");
+    expect_near(values(stored, layer + "/feed_forward/inner"), inner, "inner");
+    const auto found = attended(model, values(stored, layer + "/self_attn/queries"), values(stored, layer + "/self_attn/keys"),
+                                values(stored, layer + "/self_attn/values"));
+    expect_near(values(stored, layer + "/self_attn/attended"), found, "attended");
 
     // The embedding reads the matrix row of each token, and adds the token's gradient to that row.
     const MicroBatch batch = micro_batch(0, sequences, seq_length, model.vocab_size);
-    const auto table = numbers(stored, "/model/embed_tokens/weight"), behind = numbers(stored, "/gradients/embed_tokens/output");
+    const auto table = values(stored, "/model/embed_tokens/weight"), upstream = values(stored, "/gradients/embed_tokens/output");
     std::vector<double> embedded, summed(table.size());
     for (std::size_t r = 0; r < batch.tokens.size(); ++r)
       for (Index c = 0; c < model.hidden_size; ++c) {
         embedded.push_back(model.embedding_multiplier * table[batch.tokens[r] * model.hidden_size + c]);
         if (batch.tokens[r] != model.pad_token_id)
-          summed[batch.tokens[r] * model.hidden_size + c] += model.embedding_multiplier * behind[Index(r) * model.hidden_size + c];
+          summed[batch.tokens[r] * model.hidden_size + c] += model.embedding_multiplier * upstream[Index(r) * model.hidden_size + c];
       }
-    expect_near(numbers(stored, "/activations/embed_tokens/output"), embedded, "embedded");
-    expect_near(numbers(stored, "/gradients/embed_tokens/weight"), summed, "gradient of the embedding");
+    expect_near(values(stored, "/activations/embed_tokens/output"), embedded, "embedded");
+    expect_near(values(stored, "/gradients/embed_tokens/weight"), summed, "gradient of the embedding");
   }
-  meet();
+  sync_ranks();
 }
 
 TEST(dump, patterns_select_the_dumped_tensors) {
   const SharedFolder folder;
-  std::vector<std::string> said;
+  std::vector<std::string> printed;
   const std::vector<std::string> what{"/gradients/layers/7/*.weight", "/activations/layers/?/output", "/model/layers/6/mamba/D"};
   if (Grid* grid = grid_of(layout_of(1, 2, 2)))
-    dump<float>(widened(named("T2")), *grid, folder.path(), what, [&](const std::string& line) { said.push_back(line); });
-  meet();
+    dump<float>(widened(named("T2")), *grid, folder.path(), what, [&](const std::string& line) { printed.push_back(line); });
+  sync_ranks();
   if (SharedFolder::rank() == 0) {
     std::set<std::string> paths, wanted{"/model/layers/6/mamba/D"};
     for (int layer = 0; layer < 8; ++layer) wanted.insert(fmt::format("/activations/layers/{}/output", layer));
     const StoredCheckpoint stored(in(folder.path()));
     for (const StoredTensor& t : stored.tensors()) paths.insert(t.path);
     EXPECT_EQ(paths, wanted);
-    ASSERT_EQ(said.size(), 2u);  // one for the written dump, one for the pattern without a match, since names have no dots
-    EXPECT_NE(said[1].find("no tensor matches /gradients/layers/7/*.weight"), std::string::npos) << said[1];
+    ASSERT_EQ(printed.size(), 2u);  // one for the written dump, one for the pattern without a match, since names have no dots
+    EXPECT_NE(printed[1].find("no tensor matches /gradients/layers/7/*.weight"), std::string::npos) << printed[1];
   } else {
-    EXPECT_TRUE(said.empty());
+    EXPECT_TRUE(printed.empty());
   }
-  meet();
+  sync_ranks();
 }
 
 // The step continues meanwhile, also on the rank with the full disk.
@@ -176,9 +176,9 @@ TEST(dump, full_disk_on_one_rank_fails_all_ranks) {
   full.reset();
   EXPECT_EQ(error.code, Exit::io);
   EXPECT_NE(std::string(error.what()).find("shard_00005.h5"), std::string::npos) << error.what();
-  meet();
+  sync_ranks();
   EXPECT_TRUE(SharedFolder::rank() > 0 || fs::is_empty(folder.path()));
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ void expect_equal(const StepOutcome& one, const StepOutcome& many, DType dtype, 
 template <class T>
 void every_factorisation(const std::string& name, DType dtype, const Setting& setting = {}) {
   const ModelConfig model = widened(named(name));
-  const StepOutcome one = step<T>(model, alone(8), setting);
+  const StepOutcome one = step<T>(model, single_rank_grid(8), setting);
   for (const int ranks : {2, 4, 8})
     for (int tensor = 1; tensor <= ranks; tensor *= 2)
       for (int pipeline = 1; pipeline * tensor <= ranks; pipeline *= 2) {
@@ -72,7 +72,7 @@ void every_factorisation(const std::string& name, DType dtype, const Setting& se
         equal(layout_of(data, pipeline, tensor));
         if (tensor > 1 && sizeof(T) == 8) equal(with_sequence(layout_of(data, pipeline, tensor)));
       }
-  meet();
+  sync_ranks();
 }
 
 class equality : public ::testing::TestWithParam<std::string> {};
@@ -93,14 +93,14 @@ TEST(equality, frozen_weights_equal_one_rank_on_any_layout) {
 
 TEST(equality, permuted_ranks_equal_one_rank) {
   const ModelConfig model = widened(named("T2"));
-  const StepOutcome one = step<double>(model, alone(8));
+  const StepOutcome one = step<double>(model, single_rank_grid(8));
   expect_equal(one, step<double>(model, *grid_of(layout_of(2, 2, 2, {5, 2, 7, 0, 3, 6, 1, 4}))), DType::f64, "permuted");
 }
 
 // Every factorization of eight ranks, each with another order of the axes.
 TEST(equality, any_order_of_axes_equals_one_rank) {
   const ModelConfig model = widened(named("T2"));
-  const StepOutcome one = step<double>(model, alone(8));
+  const StepOutcome one = step<double>(model, single_rank_grid(8));
   std::vector<Axis> order{Axis::data, Axis::pipeline, Axis::tensor};
   for (int tensor = 1; tensor <= 8; tensor *= 2)
     for (int pipeline = 1; pipeline * tensor <= 8; pipeline *= 2) {
@@ -108,12 +108,12 @@ TEST(equality, any_order_of_axes_equals_one_rank) {
       const Layout layout = layout_of(8 / tensor / pipeline, pipeline, tensor, {}, order);
       expect_equal(one, step<double>(model, *grid_of(layout)), DType::f64, layout.text());
     }
-  meet();
+  sync_ranks();
 }
 
 TEST(equality, uneven_pipeline_stages_equal_one_rank) {
   const ModelConfig model = widened(named("T5"));
-  const StepOutcome one = step<double>(model, alone(8));
+  const StepOutcome one = step<double>(model, single_rank_grid(8));
   expect_equal(one, step<double>(model, *grid_of(grid_layout(1, 4, 2, {{0, 1}, {1, 5}, {5, 6}, {6, 8}}))), DType::f64, "uneven");
 }
 
@@ -123,7 +123,7 @@ TEST(equality, other_pipeline_schedules_equal_one_rank) {
   const ModelConfig model = widened(named("T3"));
   const Lengths documents{5, 1, 3, 2};
   const std::vector<std::string> frozen{"model.layers.0.*", "model.embed_tokens.weight"};
-  const StepOutcome one = step<double>(model, alone(8), {documents, frozen});
+  const StepOutcome one = step<double>(model, single_rank_grid(8), {documents, frozen});
   const auto equal = [&](Schedule schedule, const Layout& layout, const char* name) {
     if (Grid* grid = grid_of(layout)) expect_equal(one, step<double>(model, *grid, {documents, frozen, schedule}), DType::f64, name);
   };
@@ -135,7 +135,7 @@ TEST(equality, other_pipeline_schedules_equal_one_rank) {
   equal(interleaved, chunks(2, 2, 2, {{0, 1}, {1, 4}, {4, 6}, {6, 8}}), "two ranks of two chunks");
   equal(interleaved, chunks(1, 2, 1, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), "two ranks of four chunks");
   equal(interleaved, chunks(2, 4, 1, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}), "four ranks of two chunks");
-  meet();
+  sync_ranks();
 }
 
 TEST(equality, same_layout_gives_the_same_bits) {

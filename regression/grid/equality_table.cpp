@@ -84,10 +84,10 @@ Draw draw_of(const Levels& row, int number) {
   d.shard = Shard(row[shard]);
   d.chunks = chunks_of(row);
   if (row[stages] < 3) d.schedule = Draw::Kind(row[stages]);
-  d.cuts = {1, 2, 3, 4, 5, 6, 7};
-  std::shuffle(d.cuts.begin(), d.cuts.end(), std::mt19937_64(number));
-  d.cuts.resize(d.pipeline * d.chunks - 1);
-  std::sort(d.cuts.begin(), d.cuts.end());
+  d.chunk_begins = {1, 2, 3, 4, 5, 6, 7};
+  std::shuffle(d.chunk_begins.begin(), d.chunk_begins.end(), std::mt19937_64(number));
+  d.chunk_begins.resize(d.pipeline * d.chunks - 1);
+  std::sort(d.chunk_begins.begin(), d.chunk_begins.end());
   d.micro_batch_size = 1, d.seq_length = 13, d.micros = sequences / d.data;
   d.packed = batches[row[batch]] == "packed", d.some_ignored = batches[row[batch]] == "masked";
   d.bucket_bytes = number % 2 ? 1 : 4096;
@@ -114,7 +114,7 @@ const StepOutcome& on_one_rank(const Levels& row) {
   Levels plain(row.size(), 0);
   for (const Factor f : {model, tied, batch, frozen}) plain[f] = row[f];
   const Draw d = draw_of(plain, 0);
-  return entry->second = step<T>(d, alone(d.model.layers()), sequences, 1, 0);
+  return entry->second = step<T>(d, single_rank_grid(d.model.layers()), sequences, 1, 0);
 }
 
 // The result is valid on the first rank of the grid.
@@ -168,7 +168,7 @@ std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, Wai
       errors = {worst_of(in_double), worst_of(in_float), in_bf16,
                 within_limits(in_double, DType::f64) && within_limits_of_float(in_float, in_double) && within_limits(in_bf16)};
   }
-  meet();
+  sync_ranks();
   return errors;
 }
 
@@ -249,7 +249,7 @@ Layout layout_of_family(const Golden& g) {
 template <class T>
 Errors compare_family(const Golden& g, Grid& grid) {
   const StepOutcome many = step_of<T>(g, grid);
-  return grid.position() == 0 ? errors_of(step_of<T>(g, alone(g.model.layers())), many) : Errors{};
+  return grid.position() == 0 ? errors_of(step_of<T>(g, single_rank_grid(g.model.layers())), many) : Errors{};
 }
 
 TEST(equality_table, every_model_family_equals_one_rank) {
@@ -272,7 +272,7 @@ TEST(equality_table, every_model_family_equals_one_rank) {
         EXPECT_TRUE(within_limits_of_float(in_float, in_double)) << name;
       }
     }
-    meet();
+    sync_ranks();
   }
 }
 

@@ -73,7 +73,7 @@ TEST_P(evaluation, evaluation_equals_transformers) {
     expect_same(c.results, run["results"], 1e-5, run["arguments"].dump());
     expect_same(c.records, run["records"], 1e-5, run["arguments"].dump());
   }
-  meet();
+  sync_ranks();
 }
 
 struct Setting {
@@ -95,7 +95,7 @@ TEST_P(evaluation, evaluation_is_independent_of_grid_and_batches) {
       expect_same(c.results, one->results, 1e-11, where);
       expect_same(c.records, one->records, 1e-11, where);
     }
-  meet();
+  sync_ranks();
 }
 
 INSTANTIATE_TEST_SUITE_P(golden, evaluation, ::testing::Range(0, int(runs().size())));

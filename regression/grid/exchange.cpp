@@ -50,12 +50,12 @@ T element(int from, int to, Index i) {
 template <class T>
 class OnDevice {
  public:
-  explicit OnDevice(const std::vector<T>& numbers)
-      : arena_(Memory::activations, Index(numbers.size() * sizeof(T)) + 256), tensor_(arena_.tensor<T>(Index(numbers.size()))) {
-    copy_to_device(numbers.data(), tensor_);
+  explicit OnDevice(const std::vector<T>& values)
+      : arena_(Memory::activations, Index(values.size() * sizeof(T)) + 256), tensor_(arena_.tensor<T>(Index(values.size()))) {
+    copy_to_device(values.data(), tensor_);
   }
   Tensor1<T> tensor() const { return tensor_; }
-  std::vector<T> numbers() const {
+  std::vector<T> values() const {
     std::vector<T> all(tensor_.span());
     copy_to_host(tensor_, all.data());
     return all;
@@ -87,14 +87,14 @@ Buffers<T> buffers(int rank, int ranks, Count&& count) {
 
 template <class T>
 bool same(const Buffers<T>& b) {
-  const std::vector<T> received = b.received.numbers();
+  const std::vector<T> received = b.received.values();
   return std::equal(b.expected.begin(), b.expected.end(), received.begin(), [](T x, T y) { return float(x) == float(y); });
 }
 
 void expect_counted(Communicator& c, Operation op, Index calls, Index bytes, const std::string& where) {
-  const bool alone = c.size() == 1;
-  EXPECT_EQ(c.traffic(op).calls, alone ? 0 : calls) << where;
-  EXPECT_EQ(c.traffic(op).bytes, alone ? 0 : bytes) << where;
+  const bool single_rank = c.size() == 1;
+  EXPECT_EQ(c.traffic(op).calls, single_rank ? 0 : calls) << where;
+  EXPECT_EQ(c.traffic(op).bytes, single_rank ? 0 : bytes) << where;
   c.clear_traffic();
 }
 
@@ -138,7 +138,7 @@ TEST(exchange, all_to_all_and_shift_match_plain_loops) {
     exchange<double>(grid, random), exchange<float>(grid, random), exchange<bf16>(grid, random), exchange<std::int32_t>(grid, random);
     random.discard(1000);
   }
-  meet();
+  sync_ranks();
 }
 
 // Sums and maxima of small integers of either sign. They are exact in every type, and the sum differs from the maximum.
@@ -153,7 +153,7 @@ void reduce(Grid& grid) {
       for (Index i = 0; i < 13; ++i) mine.push_back(T(float(number(c.rank(), i))));
       const OnDevice<T> reduced(mine);
       c.start_all_reduce(dev, reduced.tensor(), how).host_wait();
-      mine = reduced.numbers();
+      mine = reduced.values();
       for (Index i = 0; i < 13; ++i) {
         double expected = number(0, i);
         for (int rank = 1; rank < c.size(); ++rank) {
@@ -170,7 +170,7 @@ void reduce(Grid& grid) {
 TEST(exchange, all_reduce_matches_plain_loops) {
   Grid& grid = *grid_of(layout_of(2, 2, 2));
   reduce<double>(grid), reduce<float>(grid), reduce<bf16>(grid);
-  meet();
+  sync_ranks();
 }
 
 // Several operations are in flight and are waited for in another order.
@@ -190,7 +190,7 @@ TEST(exchange, concurrent_operations_do_not_interfere) {
   for (const int n : {4, 1, 5, 0, 3, 2}) events[n].host_wait();
   for (const auto& b : all) EXPECT_TRUE(same(b));
   c.clear_traffic();
-  meet();
+  sync_ranks();
 }
 
 TEST(exchange, dry_run_counts_traffic) {
@@ -198,12 +198,12 @@ TEST(exchange, dry_run_counts_traffic) {
   Communicator& c = grid.group(all_but(Axis::data));
   Device dev(true, 0);
   const Tensor1<const float> data(nullptr, 40);
-  const Tensor1<float> room(nullptr, 40);
+  const Tensor1<float> scratch(nullptr, 40);
   const std::vector<Index> counts{0, 30, 3, 7};
-  c.start_all_to_all<float>(dev, data, room).host_wait();
-  c.start_all_to_all<float>(dev, data, counts, room, counts).host_wait();
+  c.start_all_to_all<float>(dev, data, scratch).host_wait();
+  c.start_all_to_all<float>(dev, data, counts, scratch, counts).host_wait();
   expect_counted(c, Operation::all_to_all, 2, 320, "dry run");
-  c.start_shift<float>(dev, data, 1, room, 3).host_wait();
+  c.start_shift<float>(dev, data, 1, scratch, 3).host_wait();
   expect_counted(c, Operation::shift, 1, 160, "dry run");
 }
 
@@ -226,7 +226,7 @@ TEST(exchange, counts_beyond_int_are_refused) {
     EXPECT_THROW(transport.all_to_all(nullptr, few, nullptr, wrong, DType::u8), Error);
   }
   EXPECT_THROW(transport.all_to_all(nullptr, nullptr, Index(1) << 32, DType::u8), Error);
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

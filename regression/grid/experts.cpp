@@ -74,7 +74,7 @@ NamedGradients gradients_on(Grid& grid, Routing::Score score, bool biased) {
 TEST(experts, expert_gradients_equal_those_of_one_rank) {
   for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
     for (const bool biased : {false, true}) {
-      const NamedGradients expected = gradients_on(alone(2), score, biased);
+      const NamedGradients expected = gradients_on(single_rank_grid(2), score, biased);
       for (const Shape& s : shapes) {
         const Layout layout = layout_of(s);
         Grid* const grid = grid_of(layout);
@@ -82,7 +82,7 @@ TEST(experts, expert_gradients_equal_those_of_one_rank) {
         expect_same_gradients(gradients_on(*grid, score, biased), expected, 1e-12, layout.text());
       }
     }
-  meet();
+  sync_ranks();
 }
 
 // With a low capacity, many choices are dropped, by position or by router weight. Every grid must drop the same
@@ -101,7 +101,7 @@ TEST(experts, dropped_choices_are_the_same_on_every_grid) {
       outcome.gradients = gathered_gradients(rig.engine);
       return outcome;
     };
-    const StepOutcome one = step_on(alone(2));
+    const StepOutcome one = step_on(single_rank_grid(2));
     ASSERT_GT(one.result.dropped_choices, 0.3 * 2 * 2 * double(micros_of_all * seq_length));
     for (const Shape& s : shapes) {
       const Layout layout = layout_of(s);
@@ -112,7 +112,7 @@ TEST(experts, dropped_choices_are_the_same_on_every_grid) {
       EXPECT_TRUE(within_limits(errors_of(one, many), DType::f64)) << layout.text() << ": " << errors_of(one, many).worst_gradient();
     }
   }
-  meet();
+  sync_ranks();
 }
 
 // A layer that drops choices by weight, for sequences of few distinct tokens. Equal rows have equal weights up to
@@ -142,7 +142,7 @@ TEST(experts, tied_choices_drop_alike_on_context_ranks) {
         outcome.gradients = gathered_gradients(rig.engine);
         return outcome;
       };
-      const StepOutcome one = step_on(alone(1));
+      const StepOutcome one = step_on(single_rank_grid(1));
       dropped += one.result.dropped_choices;
       Grid* const grid = grid_of(grid_layout(1, 1, 1, {{0, 1}}, {}, {}, context));
       if (!grid) continue;
@@ -150,7 +150,7 @@ TEST(experts, tied_choices_drop_alike_on_context_ranks) {
       EXPECT_TRUE(within_limits(errors, DType::f64))
           << context << " context ranks, draw " << draw << ": loss off by " << errors.loss << ", gradients by " << errors.worst_gradient();
     }
-  meet();
+  sync_ranks();
   EXPECT_GT(dropped, 100);
 }
 
@@ -174,12 +174,12 @@ Balanced balanced_on(Grid& grid) {
   for (int step = 1; step <= 3; ++step) b.load = rig.engine.train(source, micros, step, 0).expert_load;
   for (const auto& p : rig.engine.parameters())
     if (const Piece kept = rig.engine.tensor(*p, Content::weight); p->weight.name.ends_with("correction_bias"))
-      for (Index i = 0; i < kept.of.size(); ++i) b.biases[p->weight.name].push_back(kept.numbers.as<double>()(i));
+      for (Index i = 0; i < kept.of.size(); ++i) b.biases[p->weight.name].push_back(kept.values.as<double>()(i));
   return b;
 }
 
 TEST(experts, router_bias_updates_agree_on_every_grid) {
-  const Balanced one = balanced_on(alone(2));
+  const Balanced one = balanced_on(single_rank_grid(2));
   ASSERT_GT(one.load, 1);
   ASSERT_LT(one.load, 3) << "two of six experts have all tokens";
   for (const auto& [name, bias] : one.biases) EXPECT_TRUE(std::any_of(bias.begin(), bias.end(), [](double b) { return b != 0; })) << name;
@@ -194,7 +194,7 @@ TEST(experts, router_bias_updates_agree_on_every_grid) {
       EXPECT_TRUE(std::search(all.begin(), all.end(), bias.begin(), bias.end()) != all.end()) << name << " on " << layout.text();
     }
   }
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

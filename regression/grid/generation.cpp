@@ -30,7 +30,7 @@ class generation : public ::testing::TestWithParam<std::string> {};
 void expect_one_text(const ModelConfig& model) {
   for (const double temperature : {0.0, 1.0}) {
     const Sampling sampling{temperature, 0, 1, 7, made};
-    const auto one = written(model, alone(8), sampling);
+    const auto one = written(model, single_rank_grid(8), sampling);
     EXPECT_EQ(one[1].size(), 3u);
     EXPECT_EQ(one[2].size(), std::size_t(made));
     for (const int ranks : {2, 4, 8})
@@ -40,7 +40,7 @@ void expect_one_text(const ModelConfig& model) {
         EXPECT_EQ(written(model, *grid, sampling), one) << "pipeline " << ranks / tensor << " tensor " << tensor;
       }
   }
-  meet();
+  sync_ranks();
 }
 
 TEST_P(generation, text_is_the_same_on_every_factorisation) { expect_one_text(widened(named(GetParam()))); }
@@ -75,17 +75,17 @@ TEST(generation, graph_replay_counts_the_same_traffic) {
   if (grid) {
     const auto moved = [&](const char* graphs) {
       setenv("GYR_CUDA_GRAPHS", graphs, 1);
-      const Traffic before = grid->tensor().whole().traffic(Operation::all_reduce);
+      const Traffic before = grid->tensor().full().traffic(Operation::all_reduce);
       written(model, *grid, {0, 0, 1, 7, made});
       unsetenv("GYR_CUDA_GRAPHS");
-      const Traffic after = grid->tensor().whole().traffic(Operation::all_reduce);
+      const Traffic after = grid->tensor().full().traffic(Operation::all_reduce);
       return std::pair(after.calls - before.calls, after.bytes - before.bytes);
     };
-    const auto told = moved("off");
-    EXPECT_GT(told.first, made);
-    EXPECT_EQ(moved("on"), told);
+    const auto moved_bytes = moved("off");
+    EXPECT_GT(moved_bytes.first, made);
+    EXPECT_EQ(moved("on"), moved_bytes);
   }
-  meet();
+  sync_ranks();
 }
 
 // int8 weights are sharded by layers without change, and by rows. A column shard whose width is no multiple of 64 has
@@ -95,13 +95,13 @@ TEST(generation, int8_text_is_the_same_with_pipeline_parallel) {
     ModelConfig model = widened(named("T2"));
     model.pattern = pattern, model.moe.intermediate_size = 24, model.moe.shared_intermediate_size = 16;
     const Sampling sampling{0, 0, 1, 7, made};
-    const auto one = written(model, alone(8), sampling, Factors::int8);
+    const auto one = written(model, single_rank_grid(8), sampling, Factors::int8);
     for (const int ranks : {2, 4})
       if (Grid* grid = grid_of(layout_of(1, ranks, 1))) {
         EXPECT_EQ(written(model, *grid, sampling, Factors::int8), one) << ranks;
       }
   }
-  meet();
+  sync_ranks();
 }
 
 INSTANTIATE_TEST_SUITE_P(T, generation, ::testing::Values("T2", "T5"), [](const auto& info) { return info.param; });

@@ -93,7 +93,7 @@ TEST(groups, group_members_differ_only_along_its_axes) {
       expect_group(dry.group(along), expected, position, where + " in a dry run");
     }
   }
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ template <>
 constexpr Tolerance tolerance<double>{1e-14, 1e-13, 1e-12};  // largest observed errors: 4e-16, 4e-15, 2e-14
 
 template <class T>
-const GoldenNumbers& numbers(const Golden& g) {
+const GoldenValues& values(const Golden& g) {
   if constexpr (std::is_same_v<T, double>) return g.twice;
   else return g.single;
 }
@@ -53,7 +53,7 @@ void on_grids(const Golden& g, bool shared, const F& f) {
     if (Grid* grid = grid_of(grid_layout(data, pipeline, tensor, stages, {}, {}, context)))
       f(*grid, fmt::format("{} data {} pipeline {} tensor {} context {}", g.name, data, pipeline, tensor, context));
   }
-  meet();
+  sync_ranks();
 }
 
 // Observed results of a model: maximum errors over all grids, and the number of grids.
@@ -109,7 +109,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
   void expect_gradients() {
     on_grids(g, true, [&](Grid& grid, const std::string& where) {
       const auto [result, gradients] = step_of<T>(g, grid);
-      const GoldenNumbers& expected = numbers<T>(g);
+      const GoldenValues& expected = values<T>(g);
       const double loss_error = std::abs(result.loss - expected.loss) / expected.loss;
       EXPECT_LE(loss_error, tolerance<T>.loss) << where;
       ASSERT_EQ(result.ahead_losses.size(), expected.ahead_losses.size()) << where;
@@ -132,7 +132,7 @@ class huggingface : public ::testing::TestWithParam<std::string> {
   void expect_logits() {
     on_grids(g, false, [&](Grid& grid, const std::string& where) {
       if (grid.layout().size(Axis::pipeline) > 1) return;
-      const double error = GoldenReader<T>(g, g.model, grid).error(numbers<T>(g));
+      const double error = GoldenReader<T>(g, g.model, grid).error(values<T>(g));
       EXPECT_LE(error, tolerance<T>.logits) << where;
       if (std::is_same_v<T, double>) raise(seen()[g.name].logits, error);
     });

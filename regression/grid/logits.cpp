@@ -31,7 +31,7 @@ Passages passages_of(const Golden& g) {
 }
 
 template <class V>
-std::vector<V> numbers_in(const hdf5::File& file, const std::string& name, const Shape& shape) {
+std::vector<V> values_in(const hdf5::File& file, const std::string& name, const Shape& shape) {
   const hdf5::Dataset dataset = file.dataset(name);
   EXPECT_EQ(dataset.shape(), shape) << name;
   std::vector<V> x(elements(dataset.shape()));
@@ -41,13 +41,13 @@ std::vector<V> numbers_in(const hdf5::File& file, const std::string& name, const
 
 template <class T>
 void expect_written(const std::filesystem::path& path, const Golden& g, const Passages& passages, double tolerance, const std::string& where) {
-  const GoldenNumbers& expected = std::is_same_v<T, double> ? g.twice : g.single;
+  const GoldenValues& expected = std::is_same_v<T, double> ? g.twice : g.single;
   const hdf5::File file = hdf5::File::open(path);
   Index rows = 0;
   for (const Index length : passages.lengths) rows += length;
-  const auto logits = numbers_in<T>(file, "/logits", {rows, g.model.vocab_size});
-  const auto tokens = numbers_in<std::int32_t>(file, "/tokens", {rows}), labels = numbers_in<std::int32_t>(file, "/labels", {rows});
-  const auto offsets = numbers_in<std::int64_t>(file, "/offsets", {passages.count() + 1});
+  const auto logits = values_in<T>(file, "/logits", {rows, g.model.vocab_size});
+  const auto tokens = values_in<std::int32_t>(file, "/tokens", {rows}), labels = values_in<std::int32_t>(file, "/labels", {rows});
+  const auto offsets = values_in<std::int64_t>(file, "/offsets", {passages.count() + 1});
   double largest = 0, error = 0;
   for (const double x : expected.logits) largest = std::max(largest, std::abs(x));
   for (Index i = 0; i < passages.count(); ++i) {
@@ -84,13 +84,13 @@ class logits : public ::testing::TestWithParam<std::string> {
               limits, &file);
           file.finish();
         }
-        meet();
+        sync_ranks();
         if (SharedFolder::rank() == 0) {
           expect_written<T>(folder / "logits.h5", g, passages, tolerance, where);
           EXPECT_FALSE(std::filesystem::exists(folder / "logits.h5.tmp"));
           std::filesystem::remove(folder / "logits.h5");
         }
-        meet();
+        sync_ranks();
       }
   }
 };

@@ -30,7 +30,7 @@ EngineConfig config_of(const ModelConfig& model, Index micros) {
 
 // Expected loss and label count: every sequence is evaluated separately, and the losses are summed.
 std::pair<double, Index> by_hand(const ModelConfig& model) {
-  Rig<double> rig(config_of(model, 1), alone(8));
+  Rig<double> rig(config_of(model, 1), single_rank_grid(8));
   double sum = 0;
   Index tokens = 0;
   for (Index s = 0; s < sequences; ++s) {
@@ -64,7 +64,7 @@ TEST(masked_loss, loss_is_mean_over_labels_of_global_batch) {
     for (const auto& [name, g] : gradients)
       for (std::size_t i = 0; i < g.size(); ++i) ASSERT_NEAR(mine_gathered.at(name)[i], g[i], 1e-12) << where << " " << name;
   }
-  meet();
+  sync_ranks();
 }
 
 TEST(masked_loss, batch_without_labels_stops_before_any_update) {
@@ -90,7 +90,7 @@ TEST(masked_loss, batch_without_labels_stops_before_any_update) {
   }
   EXPECT_EQ(weights(), before);
   EXPECT_EQ(rig.engine.evaluate(nothing, 1), (std::pair<double, Index>(0, 0)));
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ StepOutcome step_on(Grid& grid, bool tied) {
 
 TEST(multi_token, losses_and_gradients_equal_those_of_one_rank) {
   for (const bool tied : {false, true}) {
-    const StepOutcome one = step_on(alone(4), tied);
+    const StepOutcome one = step_on(single_rank_grid(4), tied);
     ASSERT_EQ(one.result.ahead_losses.size(), 2u);
     for (const Layout& layout : layouts()) {
       Grid* const grid = grid_of(layout);
@@ -68,7 +68,7 @@ TEST(multi_token, losses_and_gradients_equal_those_of_one_rank) {
                                                      << ", gradient " << errors.worst_gradient();
     }
   }
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

@@ -56,10 +56,10 @@ LayoutRules with_refusals(LayoutRules rules, const Graph& g) {
   return rules;
 }
 
-Results alone_on(const Graph& g, Device& dev, double nudge = 0) {
+Results single_rank_on(const Graph& g, Device& dev, double nudge = 0) {
   Communicator self("self", dry_transport(0, 1));
   ChainExecutor executor(self, dev, rows, nudge);
-  const auto run = executor.run(g.chain, *layout_of(g, {}, TensorState::whole), g.x);
+  const auto run = executor.run(g.chain, *layout_of(g, {}, TensorState::full), g.x);
   Results r{run.y, run.backward(g.dy), {}};
   r.gradients = executor.gradients();
   return r;
@@ -74,11 +74,11 @@ void expect_near(const Reals& found, const Reals& expected, const std::string& w
 }
 
 // The shards of a weight must consist of complete units, such as heads.
-void expect_whole_units(const Graph& g, const ChainLayout& layout, int ranks, const std::string& where) {
+void expect_undivided_units(const Graph& g, const ChainLayout& layout, int ranks, const std::string& where) {
   for_each_step(g.chain, layout, [&](const OperatorChain& chain, const LayoutStep& step) {
     if (step.op < 0) return;
     for (const OperatorWeight& w : chain[step.op].weights)
-      for (const Sharding& sharding : w.shardings(step.cut))
+      for (const Sharding& sharding : w.shardings(step.split))
         for (int rank = 0; rank < ranks; ++rank) {
           Coordinates at;
           at[Axis::tensor] = {ranks, rank};
@@ -109,14 +109,14 @@ void expect_counted(const Graph& g, const ChainLayout& layout, const Communicato
 
 // Counts of weights sharded by outputs, sharded by inputs and unsharded, and the kinds of moves that occurred.
 struct Tally {
-  Index outputs = 0, inputs = 0, whole = 0, transfers = 0;
+  Index outputs = 0, inputs = 0, unsplit = 0, transfers = 0;
   std::set<std::pair<TensorState, TensorState>> moved;
   void add(const Graph& g, const ChainLayout& layout) {
     for_each_step(g.chain, layout, [&](const OperatorChain& chain, const LayoutStep& step) {
       transfers += Index(step.forward.size() + step.backward.size());
       if (step.op < 0) moved.insert({step.in, step.out});
       if (step.op >= 0 && !chain[step.op].weights.empty())
-        ++(step.cut == WeightSplit::outputs ? outputs : step.cut == WeightSplit::inputs ? inputs : whole);
+        ++(step.split == WeightSplit::outputs ? outputs : step.split == WeightSplit::inputs ? inputs : unsplit);
     });
   }
 };
@@ -130,9 +130,9 @@ void expect_same_on(const Graph& g, int size, TensorState stream, bool refusing,
   ASSERT_TRUE(found || refusing) << where;
   if (!found) return;
   const ChainLayout& layout = *found;
-  expect_whole_units(g, layout, size, where);
+  expect_undivided_units(g, layout, size, where);
   tally.add(g, layout);
-  Communicator& ranks = grid->tensor().whole();
+  Communicator& ranks = grid->tensor().full();
   ChainExecutor executor(ranks, dev, rows);
   ranks.clear_traffic();
   const auto run = executor.run(g.chain, layout, executor.part(g.x, g.chain.front().in, stream));
@@ -153,15 +153,15 @@ TEST(operator_chain, random_graphs_on_several_ranks_equal_one_rank) {
   Tally tally;
   for (int number = 0; number < graphs; ++number) {
     const Graph g(random, number);
-    const Results one = alone_on(g, dev);
+    const Results one = single_rank_on(g, dev);
     for (int size = 1; size <= most_ranks; ++size)
       for (const bool refusing : {false, true})
-        expect_same_on(g, size, (number + size) % 2 ? TensorState::rows : TensorState::whole, refusing, one, dev, tally);
+        expect_same_on(g, size, (number + size) % 2 ? TensorState::rows : TensorState::full, refusing, one, dev, tally);
     if (::testing::Test::HasFailure()) break;
   }
   std::printf("weights sharded by outputs %td, by inputs %td, unsharded %td; collectives %td; %zu of %zu moves\n", tally.outputs, tally.inputs,
-              tally.whole, tally.transfers, tally.moved.size(), moves().size());
-  meet();
+              tally.unsplit, tally.transfers, tally.moved.size(), moves().size());
+  sync_ranks();
 }
 
 // The gradient on one rank must match central differences.
@@ -170,11 +170,11 @@ TEST(operator_chain, gradient_of_graph_matches_central_differences) {
   Device dev(false, Index(1) << 22);
   for (int number = 0; number < 40; ++number) {
     Graph g(random, number);
-    const Results r = alone_on(g, dev);
+    const Results r = single_rank_on(g, dev);
     const Reals x = g.x;
     const auto loss = [&](double h) {
       for (std::size_t i = 0; i < x.size(); ++i) g.x[i] = x[i] + h * drawn(direction_of("x"), Index(i));
-      const Reals y = alone_on(g, dev, h).y;
+      const Reals y = single_rank_on(g, dev, h).y;
       return std::inner_product(y.begin(), y.end(), g.dy.begin(), 0.0);
     };
     double expected = 0;
@@ -186,7 +186,7 @@ TEST(operator_chain, gradient_of_graph_matches_central_differences) {
     const double h = 1e-5, difference = (loss(h) - loss(-h)) / (2 * h);
     EXPECT_NEAR(difference, expected, 1e-6 * std::max(1.0, std::abs(expected))) << g.name;
   }
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST(preference, loss_and_gradients_equal_those_of_one_rank) {
   for (const bool tied : {false, true}) {
     const RunConfig run = run_of(Index(33 + random() % 12), tied);
     const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
-    const StepOutcome one = step_on(alone(4), run, batch, first);
+    const StepOutcome one = step_on(single_rank_grid(4), run, batch, first);
     ASSERT_GT(one.result.tokens, micros_of_all / 2) << "too few pairs";
     for (const Layout& layout : layouts_of_four_layers()) {
       Grid* const grid = grid_of(layout);
@@ -63,7 +63,7 @@ TEST(preference, loss_and_gradients_equal_those_of_one_rank) {
                                                      << ", gradient " << errors.worst_gradient();
     }
   }
-  meet();
+  sync_ranks();
 }
 
 // Expected validation: means of the predictions that one rank makes for all pairs.
@@ -71,7 +71,7 @@ Validation by_hand(const RunConfig& run, Index batch, Index first) {
   EngineConfig config;
   config.model = run.model;
   config.micro_batch_size = batch, config.seq_length = run.train.seq_length, config.micros = micros_of_all;
-  Rig<double> rig(config, alone(4));
+  Rig<double> rig(config, single_rank_grid(4));
   double preferred = 0, margins = 0, pairs = 0, loss = 0;
   for (Index i = 0; i < micros_of_all; ++i) {
     const auto samples = [&](Index b) { return random_sample(run, first + i * batch + b); };
@@ -115,7 +115,7 @@ TEST(preference, validation_matches_predictions_on_any_grid) {
       EXPECT_NEAR(found.figures[i].second, expected.figures[i].second, 1e-11) << layout.text();
     }
   }
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::optional<Draw> repeated(Draw d, DType dtype) {
     if (d.context > 3) std::replace(pattern->begin(), pattern->end(), 'W', '*');
   }
   if (d.context > 3 && d.context_mode == ContextMode::balanced) d.context_mode = ContextMode::ring;
-  if (!can_shard(d.whole_model(), d.tensor, d.attention_ranks)) return std::nullopt;
+  if (!can_shard(d.full_model(), d.tensor, d.attention_ranks)) return std::nullopt;
   if (d.shard != Shard::none) d.shard = Shard::optimizer;
   if (d.shard != Shard::none && !closed_form_of_parts<double>(d.config(d.micros), d.layout(), 0).empty()) d.shard = Shard::none;
   return d;
@@ -47,7 +47,7 @@ using Lines = std::map<std::tuple<std::string, Operation, std::string>, Traffic>
 
 // Results and traffic of each step, and the bytes of the final state.
 struct Course {
-  std::vector<double> said;  // loss and gradient norm of each step
+  std::vector<double> results;  // loss and gradient norm of each step
   std::vector<Ledger> ledgers;
   std::vector<Lines> lines;
   std::vector<std::vector<std::byte>> kept;
@@ -65,7 +65,7 @@ Course course_of(const Draw& d, DType dtype, Grid& grid, const char* graphs) {
   for (int step = 1; step <= steps; ++step) {
     grid.visit([](Communicator& c) { c.clear_traffic(); });
     const StepResult r = rig.engine.train([&](int i) { return batch_of(d, step, Index(i) * d.data + mine); }, d.micros, step, 1e-2 / step);
-    course.said.insert(course.said.end(), {r.loss, r.gradient_norm});
+    course.results.insert(course.results.end(), {r.loss, r.gradient_norm});
     const std::vector<CommunicatorTraffic> traffic = traffic_of(grid);
     course.ledgers.push_back(ledger_of(traffic));
     Lines& lines = course.lines.emplace_back();
@@ -75,7 +75,7 @@ Course course_of(const Draw& d, DType dtype, Grid& grid, const char* graphs) {
   }
   for (const auto& p : rig.engine.parameters())
     for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
-      if (const Piece x = rig.engine.tensor(*p, content)) copy_to_host(x.numbers, course.kept.emplace_back(std::size_t(x.numbers.bytes())).data());
+      if (const Piece x = rig.engine.tensor(*p, content)) copy_to_host(x.values, course.kept.emplace_back(std::size_t(x.values.bytes())).data());
   course.graphs = rig.engine.graphs();
   return course;
 }
@@ -107,7 +107,7 @@ TEST(repeated_steps, graph_replay_keeps_bits_and_traffic) {
     const Course graphs = course_of(d, dtype, *grid, "on"), kernels = course_of(d, dtype, *grid, "off");
     EXPECT_EQ(graphs.graphs, DeviceGraph::possible() ? "micro-batches, gradient norm and optimizer" : "");
     EXPECT_EQ(kernels.graphs, "");
-    EXPECT_EQ(graphs.said, kernels.said);
+    EXPECT_EQ(graphs.results, kernels.results);
     EXPECT_TRUE(graphs.kept == kernels.kept) << "the final states differ";
     const Ledger closed = closed_form_in(dtype, d.config(d.micros), d.layout(), grid->position());
     for (int step = 0; step < steps; ++step) {
@@ -115,7 +115,7 @@ TEST(repeated_steps, graph_replay_keeps_bits_and_traffic) {
       EXPECT_EQ(graphs.lines[step], kernels.lines[step]) << "step " << step + 1;
     }
   }
-  meet();
+  sync_ranks();
   std::string all;
   for (const auto& [kind, times] : seen) all += fmt::format(" {} {}", times, kind);
   fmt::print("runs on several ranks, by axis and feature:{}\n", all);

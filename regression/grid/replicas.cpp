@@ -52,7 +52,7 @@ void expect_flipped_bit_detected(std::set<Content> kinds) {
           EXPECT_EQ(error_of([&] { check_replicas(rig.engine, 5); }).code, Exit::ok);
         }
     }
-    meet();
+    sync_ranks();
   }
 }
 

@@ -43,7 +43,7 @@ EngineConfig config_of(NormPlacement placement, bool tied, int micros) {
   m.attention.num_heads = 8, m.attention.num_kv_heads = 4, m.attention.head_dim = 4, m.attention.causal = false;
   m.mlp.intermediate_size = 16;
   m.dropout.embedding = 0.2;
-  m.objective = masked_tokens({.share = 0.5, .sentence_order = true});
+  m.objective = masked_tokens({.fraction = 0.5, .sentence_order = true});
   config.micro_batch_size = 1, config.seq_length = seq_length, config.micros = micros, config.seed = 3;
   return config;
 }
@@ -71,7 +71,7 @@ StepOutcome step_on(Grid& grid, NormPlacement placement, bool tied) {
 TEST(sentence_order, losses_and_gradients_equal_those_of_one_rank) {
   for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after})
     for (const bool tied : {false, true}) {
-      const StepOutcome one = step_on(alone(8), placement, tied);
+      const StepOutcome one = step_on(single_rank_grid(8), placement, tied);
       ASSERT_EQ(one.result.ahead_losses.size(), 1u);
       ASSERT_GT(one.result.ahead_losses[0].value(), 0.1);
       for (const Layout& layout : layouts()) {
@@ -83,7 +83,7 @@ TEST(sentence_order, losses_and_gradients_equal_those_of_one_rank) {
                                                        << ", norm " << errors.norm << ", gradient " << errors.worst_gradient();
       }
     }
-  meet();
+  sync_ranks();
 }
 
 // Micro-batches of which some have no masked token and some no order label. The vocabulary is so small that some
@@ -104,8 +104,8 @@ EngineConfig config_of_validation(int micros) {
 
 // Expected validation, by plain loops over the observed logits and over the losses of the two order classes.
 Validation by_hand() {
-  Rig<double> rig(config_of_validation(1), alone(8));
-  double hits = 0, labels = 0, right = 0, told = 0, loss = 0;
+  Rig<double> rig(config_of_validation(1), single_rank_grid(8));
+  double hits = 0, labels = 0, right = 0, scored = 0, loss = 0;
   for (Index number = 0; number < micros_of_all; ++number) {
     const MicroBatch m = validated_batch(number);
     std::vector<double> logits;
@@ -115,13 +115,13 @@ Validation by_hand() {
     });
     const Scores scores = rig.engine.scores([&](int) { return m; }, 1);
     for (Index r = 0; r < seq_length; ++r) {
-      if (const Token order = m.order[r]; order != ignored_label) ++told, right += scores.at(0).order.at(r).loss < std::log(2.0);
+      if (const Token order = m.order[r]; order != ignored_label) ++scored, right += scores.at(0).order.at(r).loss < std::log(2.0);
       if (m.labels[r] == ignored_label) continue;
       const auto row = logits.begin() + r * few_tokens;
       ++labels, hits += std::max_element(row, row + few_tokens) - row == m.labels[r], loss += scores.at(0).rows.at(r).loss;
     }
   }
-  return {loss / labels, {{"accuracy", hits / labels}, {"order accuracy", right / told}}};
+  return {loss / labels, {{"accuracy", hits / labels}, {"order accuracy", right / scored}}};
 }
 
 TEST(sentence_order, validation_matches_plain_loops_on_any_grid) {
@@ -141,7 +141,7 @@ TEST(sentence_order, validation_matches_plain_loops_on_any_grid) {
     EXPECT_NEAR(found.loss, expected.loss, 1e-11) << layout.text();
     EXPECT_EQ(found.figures, expected.figures) << layout.text();
   }
-  meet();
+  sync_ranks();
 }
 
 }  // namespace

@@ -72,7 +72,9 @@ std::vector<PassageScore> scores_of(const ModelConfig& model, Grid& grid, const 
   return score_passages(model, DType::f64, grid, fill, passages, limits);
 }
 
-double loss_alone(const ModelConfig& model, const Passage& p) { return scores_of(model, alone(model.layers()), {p}, {}).front().loss; }
+double single_rank_loss(const ModelConfig& model, const Passage& p) {
+  return scores_of(model, single_rank_grid(model.layers()), {p}, {}).front().loss;
+}
 
 Layout drawn_layout(Dice& dice) {
   const auto [data, pipeline, context, tensor] =
@@ -99,7 +101,7 @@ TEST(sequence_lengths, dynamic_rope_scores_ignore_other_sequences) {
         documents.push_back(drawn_passage(dice, dice.from(1, 20), encoder ? dice.from(1, 20) : 0));
       passages.push_back(packs ? packed(documents) : documents.front());
       expected.push_back(0);
-      for (const Passage& d : documents) expected.back() += loss_alone(model, d);
+      for (const Passage& d : documents) expected.back() += single_rank_loss(model, d);
     }
     const BatchLimits limits{dice.from(1, 4), dice.from(8, 90)};
     const Layout layout = drawn_layout(dice);
@@ -112,14 +114,14 @@ TEST(sequence_lengths, dynamic_rope_scores_ignore_other_sequences) {
                                 << limits.passages << " in a batch, on " << layout.ranks() << " ranks";
       }
     }
-    meet();
+    sync_ranks();
   }
   std::printf("largest relative difference of a loss: %.1e\n", worst);
 }
 
-std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, const std::vector<std::vector<Token>>& prompts, Index together,
+std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, const std::vector<std::vector<Token>>& prompts, Index batch_size,
                                         Index made) {
-  GeneratorCapacity capacity{together, {}, made};
+  GeneratorCapacity capacity{batch_size, {}, made};
   for (const auto& prompt : prompts) capacity.prompts.insert(Index(prompt.size()));
   Generator generator(model, DType::f64, grid, capacity);
   Device device(false, 0);
@@ -141,15 +143,15 @@ TEST(sequence_lengths, dynamic_rope_text_ignores_other_prompts) {
     const Index made = dice.from(1, 16);
     for (Index i = dice.from(2, 5); i > 0; --i) {
       prompts.push_back(drawn_passage(dice, dice.from(1, 20), 0).tokens);
-      expected.push_back(written(model, alone(8), {prompts.back()}, 1, made).front());
+      expected.push_back(written(model, single_rank_grid(8), {prompts.back()}, 1, made).front());
     }
-    const Index together = dice.from(1, 4);
+    const Index batch_size = dice.from(1, 4);
     const auto [pipeline, tensor] = dice.of<std::array<int, 2>>({{1, 1}, {2, 1}, {1, 4}, {2, 2}});
     if (Grid* grid = grid_of(layout_of(1, pipeline, tensor))) {
-      EXPECT_EQ(written(model, *grid, prompts, together, made), expected)
-          << "draw " << number << ": " << pattern << ", " << together << " together, pipeline " << pipeline << " tensor " << tensor;
+      EXPECT_EQ(written(model, *grid, prompts, batch_size, made), expected)
+          << "draw " << number << ": " << pattern << ", " << batch_size << " together, pipeline " << pipeline << " tensor " << tensor;
     }
-    meet();
+    sync_ranks();
   }
 }
 

@@ -46,15 +46,15 @@ struct TrainedOn {
 
 // Compares the state that one engine keeps with the same elements of an engine that keeps everything.
 template <class T>
-void expect_same_bits(Engine& cut, Engine& whole, const std::string& where) {
-  const auto& mine = cut.parameters();
+void expect_same_bits(Engine& sharded_run, Engine& unsharded, const std::string& where) {
+  const auto& mine = sharded_run.parameters();
   for (std::size_t i = 0; i < mine.size(); ++i)
     for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master}) {
-      const Piece part = cut.tensor(*mine[i], content), all = whole.tensor(*whole.parameters()[i], content);
+      const Piece part = sharded_run.tensor(*mine[i], content), all = unsharded.tensor(*unsharded.parameters()[i], content);
       ASSERT_EQ(bool(part), bool(all));
-      if (!part || part.numbers.size == 0) continue;
-      const AnyTensor same = rows(all.numbers, part.of.first, part.of.size());
-      ASSERT_EQ(std::memcmp(part.numbers.data, same.data, std::size_t(same.bytes())), 0)
+      if (!part || part.values.size == 0) continue;
+      const AnyTensor same = rows(all.values, part.of.first, part.of.size());
+      ASSERT_EQ(std::memcmp(part.values.data, same.data, std::size_t(same.bytes())), 0)
           << where << ": " << name_of(content) << " of " << mine[i]->weight.name;
     }
 }
@@ -64,14 +64,14 @@ void expect_unsharded_bits(const ModelConfig& model, const Layout& layout, const
   Grid* const grid = grid_of(layout);
   for (const Shard level : levels)
     for (const Index bucket_bytes : {Index(1), Index(1) << 30}) {
-      Grid* const cut_grid = grid_of(sharded(layout, level, bucket_bytes));
+      Grid* const sharded_grid = grid_of(sharded(layout, level, bucket_bytes));
       if (!grid) continue;
-      const std::string where = fmt::format("{} on {}, buckets of {}", name, cut_grid->layout().text(), bucket_bytes);
-      TrainedOn<T> whole(model, *grid, setting), cut(model, *cut_grid, setting);
-      for (int number = 1; number <= steps; ++number) ASSERT_EQ(whole.step(number), cut.step(number)) << where << ", step " << number;
-      expect_same_bits<T>(cut.rig.engine, whole.rig.engine, where);
+      const std::string where = fmt::format("{} on {}, buckets of {}", name, sharded_grid->layout().text(), bucket_bytes);
+      TrainedOn<T> unsharded(model, *grid, setting), sharded_run(model, *sharded_grid, setting);
+      for (int number = 1; number <= steps; ++number) ASSERT_EQ(unsharded.step(number), sharded_run.step(number)) << where << ", step " << number;
+      expect_same_bits<T>(sharded_run.rig.engine, unsharded.rig.engine, where);
     }
-  meet();
+  sync_ranks();
 }
 
 template <class T>
@@ -105,15 +105,15 @@ TEST(shard, sharding_keeps_the_loss_on_more_ranks) {
       setting.micros = 3, setting.schedule = layout.size(Axis::pipeline) > 1 ? schedule : one_f_one_b;
       Grid* const grid = grid_of(layout);
       for (const Shard level : levels) {
-        Grid* const cut_grid = grid_of(sharded(layout, level));
+        Grid* const sharded_grid = grid_of(sharded(layout, level));
         if (!grid) continue;
-        TrainedOn<double> whole(model, *grid, setting), cut(model, *cut_grid, setting);
+        TrainedOn<double> unsharded(model, *grid, setting), sharded_run(model, *sharded_grid, setting);
         for (int number = 1; number <= steps; ++number) {
-          const double expected = whole.step(number), loss = cut.step(number);
-          EXPECT_NEAR(loss, expected, 1e-9 * std::abs(expected)) << cut_grid->layout().text() << ", step " << number;
+          const double expected = unsharded.step(number), loss = sharded_run.step(number);
+          EXPECT_NEAR(loss, expected, 1e-9 * std::abs(expected)) << sharded_grid->layout().text() << ", step " << number;
         }
       }
-      meet();
+      sync_ranks();
     }
 }
 
@@ -125,14 +125,14 @@ TEST(shard, optimizer_bytes_fall_with_data_parallel_ranks) {
   config.model = model, config.seq_length = seq_length;
   for (const int data : {2, 3, 8, 64}) {
     const Layout layout = layout_of(data, 1, 1);
-    const Capacity whole = predicted_capacity(in<bf16>(config), layout, 0);
+    const Capacity unsharded = predicted_capacity(in<bf16>(config), layout, 0);
     for (const Shard level : levels) {
-      const Layout cut_layout = sharded(layout, level, Index(1) << 30);
-      const Capacity cut = predicted_capacity(in<bf16>(config), cut_layout, data - 1);
+      const Layout sharded_layout = sharded(layout, level, Index(1) << 30);
+      const Capacity sharded_run = predicted_capacity(in<bf16>(config), sharded_layout, data - 1);
       const Index padding = 2 * 64 * data * 4;  // padding of two sections, with elements of four bytes
-      EXPECT_LE(cut.optimizer * data - whole.optimizer, 3 * padding);
-      EXPECT_GE(cut.optimizer * data, whole.optimizer);
-      EXPECT_TRUE(level != Shard::optimizer || cut.gradients - whole.gradients <= padding);
+      EXPECT_LE(sharded_run.optimizer * data - unsharded.optimizer, 3 * padding);
+      EXPECT_GE(sharded_run.optimizer * data, unsharded.optimizer);
+      EXPECT_TRUE(level != Shard::optimizer || sharded_run.gradients - unsharded.gradients <= padding);
     }
   }
 }

@@ -28,7 +28,7 @@ int made(int error, const MPI_Comm* comm) {
   return error;
 }
 
-void told(MPI_Comm comm) {
+void expect_startup(MPI_Comm comm) {
   if (counting.ranks == 0) return;
   int size = 0;
   PMPI_Comm_size(comm, &size);
@@ -54,34 +54,36 @@ int MPI_Cart_sub(MPI_Comm c, const int* keep, MPI_Comm* n) { return made(PMPI_Ca
 int MPI_Barrier(MPI_Comm c) { return met(), PMPI_Barrier(c); }
 int MPI_Ibarrier(MPI_Comm c, MPI_Request* r) { return met(), PMPI_Ibarrier(c, r); }
 
-int MPI_Bcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm c) { return told(c), PMPI_Bcast(x, n, t, root, c); }
-int MPI_Ibcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm c, MPI_Request* r) { return told(c), PMPI_Ibcast(x, n, t, root, c, r); }
-int MPI_Reduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, int root, MPI_Comm c) { return told(c), PMPI_Reduce(x, y, n, t, o, root, c); }
-int MPI_Allreduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c) { return told(c), PMPI_Allreduce(x, y, n, t, o, c); }
+int MPI_Bcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm c) { return expect_startup(c), PMPI_Bcast(x, n, t, root, c); }
+int MPI_Ibcast(void* x, int n, MPI_Datatype t, int root, MPI_Comm c, MPI_Request* r) { return expect_startup(c), PMPI_Ibcast(x, n, t, root, c, r); }
+int MPI_Reduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, int root, MPI_Comm c) {
+  return expect_startup(c), PMPI_Reduce(x, y, n, t, o, root, c);
+}
+int MPI_Allreduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c) { return expect_startup(c), PMPI_Allreduce(x, y, n, t, o, c); }
 int MPI_Iallreduce(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request* r) {
-  return told(c), PMPI_Iallreduce(x, y, n, t, o, c, r);
+  return expect_startup(c), PMPI_Iallreduce(x, y, n, t, o, c, r);
 }
 int MPI_Ireduce_scatter_block(const void* x, void* y, int n, MPI_Datatype t, MPI_Op o, MPI_Comm c, MPI_Request* r) {
-  return told(c), PMPI_Ireduce_scatter_block(x, y, n, t, o, c, r);
+  return expect_startup(c), PMPI_Ireduce_scatter_block(x, y, n, t, o, c, r);
 }
 int MPI_Gather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, int root, MPI_Comm c) {
-  return told(c), PMPI_Gather(x, n, t, y, m, u, root, c);
+  return expect_startup(c), PMPI_Gather(x, n, t, y, m, u, root, c);
 }
 int MPI_Allgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) {
-  return told(c), PMPI_Allgather(x, n, t, y, m, u, c);
+  return expect_startup(c), PMPI_Allgather(x, n, t, y, m, u, c);
 }
 int MPI_Iallgather(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c, MPI_Request* r) {
-  return told(c), PMPI_Iallgather(x, n, t, y, m, u, c, r);
+  return expect_startup(c), PMPI_Iallgather(x, n, t, y, m, u, c, r);
 }
 int MPI_Ialltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c, MPI_Request* r) {
-  return told(c), PMPI_Ialltoall(x, n, t, y, m, u, c, r);
+  return expect_startup(c), PMPI_Ialltoall(x, n, t, y, m, u, c, r);
 }
 int MPI_Ialltoallv(const void* x, const int* n, const int* d, MPI_Datatype t, void* y, const int* m, const int* e, MPI_Datatype u, MPI_Comm c,
                    MPI_Request* r) {
-  return told(c), PMPI_Ialltoallv(x, n, d, t, y, m, e, u, c, r);
+  return expect_startup(c), PMPI_Ialltoallv(x, n, d, t, y, m, e, u, c, r);
 }
 int MPI_Alltoall(const void* x, int n, MPI_Datatype t, void* y, int m, MPI_Datatype u, MPI_Comm c) {
-  return told(c), PMPI_Alltoall(x, n, t, y, m, u, c);
+  return expect_startup(c), PMPI_Alltoall(x, n, t, y, m, u, c);
 }
 }
 
@@ -130,7 +132,7 @@ void write_text(const SharedFolder& folder) {
     }
     writer.finish();
   }
-  meet();
+  sync_ranks();
 }
 
 struct Shape {
@@ -161,7 +163,7 @@ TEST(startup, mpi_calls_do_not_grow_with_ranks) {
       c = start(run_on(layout, folder, name), comm);
       MPI_Comm_free(&comm);
     }
-    meet();
+    sync_ranks();
     for (Count* reference : {&one, &two})
       if (&s == &shapes[reference == &one ? 0 : 1]) MPI_Bcast(&(*reference = c), sizeof c / sizeof(int), MPI_INT, 0, MPI_COMM_WORLD);
     if (rank >= s.ranks()) continue;

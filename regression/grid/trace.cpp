@@ -144,7 +144,7 @@ TEST(trace, spans_nest_and_transfers_match_counted_traffic) {
       EXPECT_EQ(r.recorder->left_out(), 0);
     }
     ++seen;
-    meet();
+    sync_ranks();
   }
   std::printf("seed %d, %d draws\n", int(seed), seen);
   EXPECT_TRUE(draws < 40 || seen > 25);
@@ -160,7 +160,7 @@ TEST(trace, nothing_is_recorded_without_a_recorder) {
   Rig<double> rig(config, grid);
   rig.engine.train([&](int micro) { return micro_batch(micro, 1, seq_length, 62); }, 2, 1, 1e-3);
   EXPECT_TRUE(recorder.work().empty() && recorder.transfers().empty() && recorder.kernels().empty());
-  meet();
+  sync_ranks();
 }
 
 // ---- Transfers that overlap computation
@@ -179,7 +179,7 @@ void on_each(const std::vector<Layout>& layouts, const Look& look) {
     Grid* const grid = grid_of(layout);
     SCOPED_TRACE(layout.text());
     if (grid) look(layout, *grid);
-    meet();
+    sync_ranks();
   }
 }
 
@@ -288,9 +288,9 @@ TEST(trace, context_parallel_ranks_scan_concurrently) {
     int exchange = 0;
     for (const Transfer& t : r.transfers("context", Operation::all_gather)) {
       if (t.begin > forwards_end || exchange++ % 2 == 0) continue;
-      const std::vector<Work> own = kernels_between(r, "ssd", end_of_wait_before(r, t), t.begin);
-      EXPECT_FALSE(own.empty()) << "states of layer " << exchange / 2 << " are exchanged before the scan";
-      scans.push_back(own.empty() ? 0 : clock.time(own.front().begin)), ends.push_back(clock.time(std::max(t.end, t.wait_end)));
+      const std::vector<Work> local_kernels = kernels_between(r, "ssd", end_of_wait_before(r, t), t.begin);
+      EXPECT_FALSE(local_kernels.empty()) << "states of layer " << exchange / 2 << " are exchanged before the scan";
+      scans.push_back(local_kernels.empty() ? 0 : clock.time(local_kernels.front().begin)), ends.push_back(clock.time(std::max(t.end, t.wait_end)));
     }
     EXPECT_EQ(scans.size(), 8u);
     scans.resize(8), ends.resize(8);
@@ -328,8 +328,8 @@ TEST(trace, ring_kv_transfer_overlaps_attention) {
 // parallelism, they all-gather the inputs of the branches while they compute the input gradients.
 TEST(trace, tensor_parallel_reduction_overlaps_weight_gradients) {
   std::vector<Layout> layouts;
-  for (const Layout& whole : {layout_of(1, 1, 2), layout_of(2, 1, 4), layout_of(1, 2, 2)})
-    for (const Layout& layout : {whole, with_sequence(whole)}) layouts.push_back(layout);
+  for (const Layout& full : {layout_of(1, 1, 2), layout_of(2, 1, 4), layout_of(1, 2, 2)})
+    for (const Layout& layout : {full, with_sequence(full)}) layouts.push_back(layout);
   on_each(layouts, [](const Layout& layout, Grid&) {
     constexpr int micros = 2;
     const Recorded r = recorded_on(layout, config_of(widened(named("T2")), micros), 1, true);

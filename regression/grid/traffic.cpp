@@ -18,7 +18,7 @@ struct Shape {
 constexpr Shape shapes[] = {{8, 1, 1}, {2, 2, 2}, {1, 1, 8},       {1, 4, 2},       {1, 8, 1},
                             {4, 1, 2}, {1, 2, 4}, {1, 1, 8, true}, {2, 2, 2, true}, {1, 2, 4, true}};
 
-Layout layout_of(const Shape& s, Index bucket_bytes = together) {
+Layout layout_of(const Shape& s, Index bucket_bytes = one_bucket) {
   std::vector<Span> stages;
   for (int i = 0; i < s.pipeline; ++i) stages.push_back({8 * i / s.pipeline, 8 * (i + 1) / s.pipeline});
   Layout layout = grid_layout(s.data, s.pipeline, s.tensor, stages);
@@ -69,13 +69,13 @@ void every_layout(const std::string& name, Index bucket_bytes) {
     expect_closed_form<T>(config_of(widened(named(name)), 5), layout,
                           fmt::format("{} data {} pipeline {} tensor {}", name, s.data, s.pipeline, s.tensor));
   }
-  meet();
+  sync_ranks();
 }
 
 class traffic : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(traffic, traffic_equals_closed_form_and_plan_in_double) { every_layout<double>(GetParam(), part_by_part); }
-TEST_P(traffic, traffic_equals_closed_form_and_plan_in_float) { every_layout<float>(GetParam(), together); }
+TEST_P(traffic, traffic_equals_closed_form_and_plan_in_float) { every_layout<float>(GetParam(), one_bucket); }
 TEST_P(traffic, traffic_equals_closed_form_and_plan_in_bf16) { every_layout<bf16>(GetParam(), part_by_part); }
 
 INSTANTIATE_TEST_SUITE_P(T, traffic, ::testing::Values("T2", "T3", "T5", "T6", "T7"), [](const auto& info) { return info.param; });
@@ -92,7 +92,7 @@ TEST(traffic, bf16_gradient_traffic_equals_closed_form) {
       config.reduce_dtype = DType::bf16;
       expect_closed_form<float>(config, layout, fmt::format("sharded {}, data {} pipeline {}", name_of(level), s.data, s.pipeline));
     }
-  meet();
+  sync_ranks();
 }
 
 // Logits are computed block by block. For a long micro-batch, the LM head reduces each block separately, and the last
@@ -100,7 +100,7 @@ TEST(traffic, bf16_gradient_traffic_equals_closed_form) {
 TEST(traffic, traffic_of_logit_blocks_equals_closed_form) {
   const Layout layout = layout_of({2, 1, 4});
   expect_closed_form<float>(config_of(widened(named("T5")), 150), layout, "300 rows");
-  meet();
+  sync_ranks();
 }
 
 // Gradients of frozen weights are not sent. With the layers and the embedding frozen, the data-parallel group reduces
@@ -120,7 +120,7 @@ TEST(traffic, frozen_weights_cause_no_gradient_traffic) {
     const auto sums = counted.find({"data", Operation::all_reduce});
     EXPECT_EQ(sums == counted.end() ? Traffic{} : sums->second, (last && s.data > 1 ? Traffic{1, head.extent * 8} : Traffic{})) << where;
   }
-  meet();
+  sync_ranks();
 }
 
 // 64 ranks are planned one after the other; none of them exists.

@@ -30,7 +30,7 @@ std::size_t only_place(const std::string& text, const std::string& part, std::si
 
 // True if brackets are balanced and, in an expression, no comma or semicolon is outside of brackets. This suffices to
 // recognize an incomplete snippet.
-bool whole(const std::string& code, bool statement) {
+bool complete(const std::string& code, bool statement) {
   std::string open;
   for (std::size_t i = 0; i < code.size(); ++i) {
     const char c = code[i];
@@ -50,7 +50,7 @@ bool whole(const std::string& code, bool statement) {
 
 // True if a complete snippet can be placed in a switch: not half of an if, not a declaration that later code uses, not
 // a condition without its else part.
-bool stands_alone(const std::string& code, bool statement) {
+bool is_delimited(const std::string& code, bool statement) {
   static const std::regex half("(else|case)\\b.*"), control("(if|for|while|return)\\b.*"),
       declaration("(const|auto|static)\\b.*|[A-Za-z_][A-Za-z_0-9:<>, *&]*[ >*&][A-Za-z_][A-Za-z_0-9]*( =[^=].*|\\{.*)");
   if (std::regex_match(code, half)) return false;
@@ -97,9 +97,9 @@ std::vector<Mutant> parse_mutants(const std::string& text, const std::string& or
     const Mutant& m = mutants.back();
     if (m.file.empty() || m.was.empty() || m.why.empty() || (m.now.empty() && !m.was.ends_with(';')))
       wrong("mutant " + m.name + " lacks file, was, now or why");
-    if (!whole(m.was, m.was.ends_with(';')) || !whole(m.now, m.was.ends_with(';')))
+    if (!complete(m.was, m.was.ends_with(';')) || !complete(m.now, m.was.ends_with(';')))
       wrong("mutant " + m.name + " is not a complete expression or statement");
-    if (!stands_alone(m.was, m.was.ends_with(';')) || !stands_alone(m.now, m.was.ends_with(';')))
+    if (!is_delimited(m.was, m.was.ends_with(';')) || !is_delimited(m.now, m.was.ends_with(';')))
       wrong("mutant " + m.name + " is an incomplete statement, or declares a name that later code uses; use an expression inside it instead");
     if (m.was == m.now) wrong("mutant " + m.name + " changes nothing");
     if (!m.file.ends_with(".cpp")) wrong("mutant " + m.name + ": only .cpp files can be switched");

@@ -157,7 +157,7 @@ std::string PlannedStep::fastest(const Cluster& cluster) const {
   return fmt::format("{} / {}", way.micro_batch, way.virtual_stages);
 }
 
-void PlannedStep::settle(const Cluster& cluster) {
+void PlannedStep::predict_seconds(const Cluster& cluster) {
   ways_ = all_;
   ways_ = {all_[best(cluster)]};
 }
@@ -170,8 +170,8 @@ constexpr int constants = Cluster::constants;
 using Vector = std::array<double, constants>;
 using Matrix5 = std::array<Vector, constants>;
 
-constexpr double Cluster::Fit::*const constant[constants] = {&Cluster::Fit::products, &Cluster::Fit::fused, &Cluster::Fit::memory,
-                                                             &Cluster::Fit::links, &Cluster::Fit::step};
+constexpr double Cluster::Fit::*const constant[constants] = {&Cluster::Fit::gemms, &Cluster::Fit::fused, &Cluster::Fit::memory, &Cluster::Fit::links,
+                                                             &Cluster::Fit::step};
 // Largest values. The published steps are too short to determine the rate of fused attention, which is 3 % of their FLOPs
 // or less. 0.66 is the fastest causal forward that is published for the H100: 648 of 989 TFLOP/s at 128 channels per head
 // and 16,384 tokens (Shah et al., "FlashAttention-3", 2024).

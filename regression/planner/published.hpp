@@ -46,7 +46,7 @@ class PlannedStep {
   std::string fastest(const Cluster&) const;  // micro-batch size and virtual stages of the fastest way, e.g. "1 / 6"
   Prediction prediction(const Cluster&) const;
   // Keeps only the way that is fastest with these constants. Fits use this, because they try thousands of constants.
-  void settle(const Cluster&);
+  void predict_seconds(const Cluster&);
   const PublishedStep& published() const { return published_; }
 
  private:

@@ -31,7 +31,7 @@ inline Cluster random_cluster(Dice& dice) {
   c.device = {dice.real(1e9, 1e11), dice.real(1e9, 1e12), dice.real(1e9, 1e12), dice.real(1e9, 1e12),
               dice.real(1e9, 1e12), dice.real(0, 700),    dice.coin()};
   for (Link* link : {&c.node, &c.network, &c.islands}) *link = {dice.real(0, 1e-4), dice.real(1e8, 1e11), dice.real(0.1, 1)};
-  c.links_beside = dice.coin();
+  c.links_overlap = dice.coin();
   c.host = {dice.real(1e10, 1e12), dice.real(1e6, 1e11), dice.coin()};
   c.fit = {dice.real(0.1, 1), dice.real(0.1, 1), dice.real(0.1, 1), dice.real(0.1, 1), dice.real(0, 1)};
   return c;

@@ -23,7 +23,7 @@ std::map<std::string, std::vector<PlannedStep>> steps_by_cluster(std::string (*f
 }
 
 std::string constants_of(const Cluster& c) {
-  return fmt::format("products {:.4g}, fused {:.4g}, memory {:.4g}, links {:.4g}, step {:.4g} ms", c.fit.products, c.fit.fused, c.fit.memory,
+  return fmt::format("products {:.4g}, fused {:.4g}, memory {:.4g}, links {:.4g}, step {:.4g} ms", c.fit.gemms, c.fit.fused, c.fit.memory,
                      c.fit.links, 1e3 * c.fit.step);
 }
 
@@ -60,7 +60,7 @@ Cluster fit(const Cluster& from, std::vector<PlannedStep>& steps, std::size_t wi
   for (int time = 0; time < times; ++time) {
     std::vector<const PlannedStep*> some;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      steps[i].settle(cluster);
+      steps[i].predict_seconds(cluster);
       if (i != without) some.push_back(&steps[i]);
     }
     cluster = fitted(cluster, some, rounds);
@@ -70,7 +70,7 @@ Cluster fit(const Cluster& from, std::vector<PlannedStep>& steps, std::size_t wi
 
 void fit_and_show(const std::string& file, std::vector<PlannedStep>& steps, bool leave_out) {
   Cluster start = read_cluster(file);
-  if (start.fit.products == 1) start.fit = {0.7, 0.5, 0.8, 0.8, 0.1};
+  if (start.fit.gemms == 1) start.fit = {0.7, 0.5, 0.8, 0.8, 0.1};
   const Cluster all = fit(start, steps, steps.size(), 2, 6);
   double sum = 0;
   for (const PlannedStep& step : steps) {

@@ -63,7 +63,7 @@ bool fails(const char* call, int fd) {
 }
 
 // Number of these bytes for which the disk still has space.
-size_t room(int fd, size_t size) {
+size_t bytes_left(int fd, size_t size) {
   static const char *space = std::getenv("GYR_DISK_SPACE"), *of = std::getenv("GYR_DISK_RANK"), *rank = std::getenv("PMI_RANK");
   static std::atomic<long> left{number("GYR_DISK_SPACE")};
   if (!space || !of || !rank || std::strcmp(of, rank) != 0 || !concerned(Path(fd).text)) return size;
@@ -76,7 +76,7 @@ size_t room(int fd, size_t size) {
 template <class Write>
 ssize_t written(const char* call, int fd, size_t size, Write&& write) {
   if (fails(call, fd)) return errno == 0 ? 0 : -1;
-  const size_t fits = room(fd, size);
+  const size_t fits = bytes_left(fd, size);
   if (fits == 0 && size > 0) return errno = ENOSPC, -1;
   return write(fits);
 }

@@ -132,7 +132,7 @@ TEST(devices, resumed_training_is_bitwise_identical) {
 TEST(devices, generation_with_cuda_graphs_gives_same_text) {
   const Words ask{"generate", Material::get().trained(), "--tokens", "24", "--greedy", "--prompt", "ka",
                   "--prompt", "lomi tusha ven",          "--prompt", "or"};
-  const auto answer = [&](const Words& more, int ranks, int devices, const std::string& emulation, const std::string& graphs) {
+  const auto generated = [&](const Words& more, int ranks, int devices, const std::string& emulation, const std::string& graphs) {
     Words words = ask;
     words.insert(words.end(), more.begin(), more.end());
     const Result r = execute(
@@ -142,17 +142,17 @@ TEST(devices, generation_with_cuda_graphs_gives_same_text) {
     EXPECT_EQ(graphs == "off" || (ranks == 2 && devices == 1 && more.empty()), r.err.find(" by 1 graph)") == std::string::npos) << r.err;
     return r.out;
   };
-  const std::string text = answer({}, 1, 1, "apart", "off");
-  const std::string of_two = answer({}, 2, 2, "apart", "off");
+  const std::string text = generated({}, 1, 1, "apart", "off");
+  const std::string of_two = generated({}, 2, 2, "apart", "off");
   EXPECT_EQ(lines_of(text).size(), 5u) << text;
   for (const char* emulation : {"apart", "apart late", "apart backward any random=3"}) {
     SCOPED_TRACE(emulation);
-    EXPECT_EQ(answer({}, 1, 1, emulation, "on"), text);
-    EXPECT_EQ(answer({}, 2, 2, emulation, "on"), of_two);
-    EXPECT_EQ(answer({"--pipeline", "2"}, 2, 2, emulation, "on"), text);
+    EXPECT_EQ(generated({}, 1, 1, emulation, "on"), text);
+    EXPECT_EQ(generated({}, 2, 2, emulation, "on"), of_two);
+    EXPECT_EQ(generated({"--pipeline", "2"}, 2, 2, emulation, "on"), text);
   }
-  EXPECT_EQ(answer({}, 2, 1, "apart", "on"), of_two);
-  EXPECT_EQ(answer({"--weights", "int8"}, 1, 1, "apart", "on"), answer({"--weights", "int8"}, 1, 1, "apart", "off"));
+  EXPECT_EQ(generated({}, 2, 1, "apart", "on"), of_two);
+  EXPECT_EQ(generated({"--weights", "int8"}, 1, 1, "apart", "on"), generated({"--weights", "int8"}, 1, 1, "apart", "off"));
   EXPECT_EQ(execute(on_devices(ask, 1), {.env = {{"GYR_CUDA_GRAPHS", "yes"}}, .limit = 120}).code, 64);
 }
 
@@ -194,7 +194,7 @@ TEST(devices, training_with_cuda_graphs_is_bitwise_identical) {
 
 // Losses with cuDNN attention, here emulated by plain loops, match those with our own attention up to rounding. They
 // are bitwise independent of the order of asynchronous work and of CUDA graphs.
-TEST(devices, cudnn_attention_losses_match_own_attention) {
+TEST(devices, cudnn_attention_losses_match_builtin_attention) {
   const Folder folder;
   constexpr int steps = 3;
   const auto trained = [&](const std::string& attention, const std::string& emulation, const std::string& graphs) {

@@ -93,15 +93,15 @@ class RandomLifetimes {
     if (arena.capacity() < 1024) return;
     arena.push(skipped * 16);
     const auto x = arena.tensor<float>(n), y = arena.tensor<float>(n);
-    std::vector<float> numbers(std::size_t(n), float(group.rank() + 1));
-    copy_to_device(numbers.data(), x);
+    std::vector<float> values(std::size_t(n), float(group.rank() + 1));
+    copy_to_device(values.data(), x);
     Device dev(false, 0);
     group.start_all_reduce(dev, x, Reduction::sum).host_wait();
     const int ranks = group.size(), next = (group.rank() + 1) % ranks, before = (group.rank() + ranks - 1) % ranks;
     if (ranks > 1) {
       group.start_shift<float>(dev, Tensor1<const float>(x), next, y, before).host_wait();
-      copy_to_host(y, numbers.data());
-      for (const float v : numbers) EXPECT_EQ(v, float(ranks * (ranks + 1) / 2));
+      copy_to_host(y, values.data());
+      for (const float v : values) EXPECT_EQ(v, float(ranks * (ranks + 1) / 2));
     }
     ++talks_;
   }
@@ -126,9 +126,9 @@ void expect_all_registered(unsigned seed) {
 }
 
 // Number of registrations while there is one arena and one group, with GYR_NCCL_REGISTER set to `first` on rank 0 and
-// to `others` on the other ranks.
-Index registered(const std::string& first, const std::string& others) {
-  const Variable variable("GYR_NCCL_REGISTER", world_rank() == 0 ? first : others);
+// to `rest` on the other ranks.
+Index registered(const std::string& first, const std::string& rest) {
+  const Variable variable("GYR_NCCL_REGISTER", world_rank() == 0 ? first : rest);
   const Index before = Registrations::instance().count();
   const Arena arena(Memory::activations, 1000);
   const auto group = joined();
@@ -145,7 +145,7 @@ std::string complaint(const std::function<void()>& mistake) {
 }
 
 // A communicator with only this rank.
-ncclComm_t alone() {
+ncclComm_t single_rank_comm() {
   ncclUniqueId id;
   ncclComm_t c = nullptr;
   EXPECT_EQ(ncclGetUniqueId(&id), ncclSuccess);
@@ -173,7 +173,7 @@ TEST(nccl, registration_setting_of_first_rank_applies_to_all) {
 }
 
 TEST(nccl, nccl_emulation_detects_registration_errors) {
-  const ncclComm_t one = alone(), other = alone();
+  const ncclComm_t one = single_rank_comm(), other = single_rank_comm();
   void *known = nullptr, *unknown = nullptr, *handle = nullptr;
   ASSERT_EQ(cudaMalloc(&known, 4096), cudaSuccess);
   ASSERT_EQ(cudaMalloc(&unknown, 4096), cudaSuccess);

@@ -27,12 +27,12 @@ const nlohmann::json& torch_errors() {
 
 // Sums of squares of the differences and of the reference values.
 struct Squares {
-  double apart = 0, length = 0;
+  double difference = 0, length = 0;
   void add(const std::vector<double>& a, const std::vector<double>& b) {
     ensure(a.size() == b.size(), "{} values, but {} reference values", a.size(), b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
+    for (std::size_t i = 0; i < a.size(); ++i) difference += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
   }
-  double part() const { return apart == 0 ? 0 : std::sqrt(apart / length); }
+  double part() const { return difference == 0 ? 0 : std::sqrt(difference / length); }
 };
 
 // A permutation of the hidden channels. It gives the same model, but its sums are rounded differently. Seed 0 is the
@@ -61,7 +61,7 @@ std::map<std::string, std::vector<double>> gradients_in_float(const Golden& g, s
   EngineConfig config;
   config.model = g.model;
   config.micro_batch_size = g.batch.batch, config.seq_length = g.batch.seq_length, config.micros = 1;
-  Rig<float> rig(config, alone(g.model.layers()));
+  Rig<float> rig(config, single_rank_grid(g.model.layers()));
   load_weights(g.folder, rig.engine);
   const auto order = order_of(g.model.hidden_size, seed);
   std::map<std::string, const Weight*> weights;

@@ -197,14 +197,14 @@ AnyRig::AnyRig(const EngineConfig& config, Grid& grid, const Arena* working)
   set_weights(engine);
 }
 
-Grid& alone(Index layers) {
+Grid& single_rank_grid(Index layers) {
   static std::map<Index, std::unique_ptr<Grid>> grids;
   auto& grid = grids[layers];
   if (!grid) grid = std::make_unique<Grid>(grid_layout(1, 1, 1, {{0, layers}}), MPI_COMM_SELF, WaitPolicy::spin);
   return *grid;
 }
 
-void meet() {
+void sync_ranks() {
   MPI_Request request;
   MPI_Ibarrier(MPI_COMM_WORLD, &request);
   for (int done = 0; !done;) {

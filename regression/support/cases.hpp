@@ -86,8 +86,8 @@ struct Rig : AnyRig {
 inline bool of_encoder_and_decoder(const LayerType& type) { return type.symbol == 'X' || type.symbol == encoder_end; }
 
 // Grid of this single process.
-Grid& alone(Index layers);
+Grid& single_rank_grid(Index layers);
 // Barrier over all ranks of the program that polls and sleeps instead of blocking inside MPI.
-void meet();
+void sync_ranks();
 
 }  // namespace gyr::testing

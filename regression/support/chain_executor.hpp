@@ -151,28 +151,28 @@ class ChainExecutor {
   }
   Reals take_units(const Reals& x, const Channels& c, bool one_of_copies) const { return columns_of(x, c, ranks_.rank(), one_of_copies); }
   Reals columns_of(const Reals& x, const Channels& c, int rank, bool one_of_copies) const {
-    const Index share = share_of(c, ranks_.size());
-    Reals y(std::size_t(rows_ * share));
+    const Index local_channels = channels_per_rank(c, ranks_.size());
+    Reals y(std::size_t(rows_ * local_channels));
     for_columns(c, rank, one_of_copies, [&](Index from, Index to) {
-      for (Index r = 0; r < rows_; ++r) y[r * share + to] = x[r * c.width + from];
+      for (Index r = 0; r < rows_; ++r) y[r * local_channels + to] = x[r * c.width + from];
     });
     return y;
   }
   Reals pad_units(const Reals& x, const Channels& c, bool one_of_copies) const {
-    const Index share = share_of(c, ranks_.size());
+    const Index local_channels = channels_per_rank(c, ranks_.size());
     Reals y(std::size_t(rows_ * c.width));
     for_columns(c, ranks_.rank(), one_of_copies, [&](Index to, Index from) {
-      for (Index r = 0; r < rows_; ++r) y[r * c.width + to] = x[r * share + from];
+      for (Index r = 0; r < rows_; ++r) y[r * c.width + to] = x[r * local_channels + from];
     });
     return y;
   }
   // in_order: concatenated column shards of all ranks to full rows. by_rank: the inverse.
   Reals in_order(const Reals& x, const Channels& c) const {
-    const Index share = share_of(c, ranks_.size());
+    const Index local_channels = channels_per_rank(c, ranks_.size());
     Reals y(std::size_t(rows_ * c.width));
     for (int rank = 0; rank < ranks_.size(); ++rank)
       for_columns(c, rank, false, [&](Index to, Index from) {
-        for (Index r = 0; r < rows_; ++r) y[r * c.width + to] = x[(rank * rows_ + r) * share + from];
+        for (Index r = 0; r < rows_; ++r) y[r * c.width + to] = x[(rank * rows_ + r) * local_channels + from];
       });
     return y;
   }
@@ -218,18 +218,18 @@ class ChainExecutor {
   struct Local {
     Weight weight;
     Placement held;
-    Reals numbers;
+    Reals values;
     bool counts;
   };
   Local local(const OperatorWeight& w, const LayoutStep& step) {
     Coordinates at;
     at[Axis::tensor] = {ranks_.size(), ranks_.rank()};
-    Local l{{w.name, w.shape, w.shardings(step.cut), zeros()}, {}, {}, ranks_.rank() == 0};
+    Local l{{w.name, w.shape, w.shardings(step.split), zeros()}, {}, {}, ranks_.rank() == 0};
     l.held = place(l.weight, at);
-    l.counts = l.counts || step.cut != WeightSplit::nowhere || step.in != TensorState::whole;
-    l.numbers.resize(std::size_t(elements(l.held.shape)));
+    l.counts = l.counts || step.split != WeightSplit::nowhere || step.in != TensorState::full;
+    l.values.resize(std::size_t(elements(l.held.shape)));
     stretches(l.weight, l.held, [&](Index logical, Index here, Index count, const Held&) {
-      for (Index i = 0; i < count; ++i) l.numbers[here + i] = drawn(w.name, logical + i) + nudge_ * drawn(direction_of(w.name), logical + i);
+      for (Index i = 0; i < count; ++i) l.values[here + i] = drawn(w.name, logical + i) + nudge_ * drawn(direction_of(w.name), logical + i);
     });
     gradients_[w.name].resize(std::size_t(elements(w.shape)));
     return l;
@@ -253,14 +253,14 @@ class ChainExecutor {
     Reals y(std::size_t(rows * n));
     for (Index r = 0; r < rows; ++r)
       for (Index o = 0; o < n; ++o)
-        for (Index i = 0; i < k; ++i) y[r * n + o] += w.numbers[o * k + i] * counts[i] * x->now[r * k + i];
+        for (Index i = 0; i < k; ++i) y[r * n + o] += w.values[o * k + i] * counts[i] * x->now[r * k + i];
     return {y, [=, this](const Reals& dy) {
               const Reals in = x->in_backward();
-              Reals dx(std::size_t(rows * k)), dw(w.numbers.size());
+              Reals dx(std::size_t(rows * k)), dw(w.values.size());
               for (Index r = 0; r < rows; ++r)
                 for (Index o = 0; o < n; ++o)
                   for (Index i = 0; i < k; ++i) {
-                    dx[r * k + i] += w.numbers[o * k + i] * counts[i] * dy[r * n + o];
+                    dx[r * k + i] += w.values[o * k + i] * counts[i] * dy[r * n + o];
                     dw[o * k + i] += dy[r * n + o] * counts[i] * in[r * k + i];
                   }
               add_gradient(w, dw);
@@ -289,16 +289,16 @@ class ChainExecutor {
     };
     Reals y = x->now;
     for (Index r = 0; r < rows; ++r)
-      for (Index i = 0; i < width; ++i) y[r * width + i] = g.numbers[i] * x->now[r * width + i] * scale(x->now, r);
+      for (Index i = 0; i < width; ++i) y[r * width + i] = g.values[i] * x->now[r * width + i] * scale(x->now, r);
     return {y, [=, this](const Reals& dy) {
               const Reals in = x->in_backward();
-              Reals dx(in.size()), dg(g.numbers.size());
+              Reals dx(in.size()), dg(g.values.size());
               for (Index r = 0; r < rows; ++r) {
                 const double k = scale(in, r);
                 double along = 0;
-                for (Index i = 0; i < width; ++i) along += g.numbers[i] * dy[r * width + i] * in[r * width + i] / double(width);
+                for (Index i = 0; i < width; ++i) along += g.values[i] * dy[r * width + i] * in[r * width + i] / double(width);
                 for (Index i = 0; i < width; ++i) {
-                  dx[r * width + i] = k * (g.numbers[i] * dy[r * width + i] - in[r * width + i] * k * k * along);
+                  dx[r * width + i] = k * (g.values[i] * dy[r * width + i] - in[r * width + i] * k * k * along);
                   dg[i] += dy[r * width + i] * in[r * width + i] * k;
                 }
               }
@@ -316,13 +316,14 @@ class ChainExecutor {
     std::vector<Units> all;
     Index first = 0;
     for (const gyr::Run& run : c.units) {
-      const Index each = run.extent / run.units, extent = state == TensorState::units ? share_of(by_units({run}), ranks_.size()) : run.extent;
+      const Index each = run.extent / run.units,
+                  extent = state == TensorState::units ? channels_per_rank(by_units({run}), ranks_.size()) : run.extent;
       all.push_back({extent / each, each, first});
       first += extent;
     }
     return all;
   }
-  Index width_of(const Channels& c, TensorState state) const { return state == TensorState::units ? share_of(c, ranks_.size()) : c.width; }
+  Index width_of(const Channels& c, TensorState state) const { return state == TensorState::units ? channels_per_rank(c, ranks_.size()) : c.width; }
 
   // Causal attention; all rows are one sequence: p = softmax(q k'), y = p v.   ds = p (dp - <p, dp>)
   Run attention(const Operator& op, const LayoutStep& step, const Shared& x) {
@@ -383,7 +384,7 @@ class ChainExecutor {
     const Units u = runs[0], b = runs[1], c = runs[2], d = runs[3];
     const Index in_width = width_of(op.in, step.in), out_width = width_of(op.out, step.in), n = b.each, size = u.each * n;
     const auto at = [=](const Units& of, Index t, Index h) { return t * in_width + of.first + h * of.count / u.count * of.each; };
-    const auto decay = [=](const Reals& x, Index t, Index h) { return 1 / (1 + std::exp(-x[at(d, t, h)] - w.numbers[h])); };
+    const auto decay = [=](const Reals& x, Index t, Index h) { return 1 / (1 + std::exp(-x[at(d, t, h)] - w.values[h])); };
     const auto states = [=, this](const Reals& x, Index h) {  // states before the first token and after each token
       Reals s(std::size_t((rows_ + 1) * size));
       for (Index t = 0; t < rows_; ++t)
@@ -401,7 +402,7 @@ class ChainExecutor {
     }
     return {y, [=, this](const Reals& dy) {
               const Reals in = x->in_backward();
-              Reals dx(in.size()), dw(w.numbers.size());
+              Reals dx(in.size()), dw(w.values.size());
               for (Index h = 0; h < u.count; ++h) {
                 const Reals s = states(in, h);
                 Reals ds(std::size_t(size), 0);

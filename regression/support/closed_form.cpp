@@ -23,7 +23,7 @@ void add(Ledger& ledger, const std::string& communicator, Operation op, Index ca
 }
 
 // Symbols of layers in which a part of the rows of GEMM outputs can be recomputed (memo policy).
-const std::string rows_apart = "PM*W-LB";
+const std::string single_rows = "PM*W-LB";
 
 // Position of one rank in the layout, and the configuration that it computes with.
 struct Place {
@@ -58,7 +58,7 @@ struct Place {
       const Index stay = span.last == c.model.layers() ? 2 : 0;
       for (Index layer = span.first; layer < span.last; ++layer) {
         const bool again =
-            c.offload.on && c.offload.alpha < 1 && layer + stay < span.last && rows_apart.find(c.model.pattern[layer]) != std::string::npos;
+            c.offload.on && c.offload.alpha < 1 && layer + stay < span.last && single_rows.find(c.model.pattern[layer]) != std::string::npos;
         memo += again ? 'a' : '-';
         if (layer < border) encoder_memo += memo.back();
       }
@@ -73,7 +73,7 @@ struct Place {
             layout.sequences(position, c.micro_batch_size, c.seq_length),
             c.source_length > 0 ? layout.sequences(position, c.micro_batch_size, c.source_length) : SequenceLayout(),
             layout.sequence,
-            layout.cut(),
+            layout.zero_shard(),
             layout.bucket_bytes,
             stage,
             chunks,
@@ -136,15 +136,15 @@ struct Place {
   // at the end.
   Index kept_rows() const { return sequence ? (rows() + tensor - 1) / tensor : rows(); }
   // Rows that may have labels.
-  Index scored_rows() const { return std::min(rows(), tokens.batch * model().objective->most_labels(tokens.whole_length())); }
+  Index scored_rows() const { return std::min(rows(), tokens.batch * model().objective->most_labels(tokens.full_length())); }
   // Upper bound of (token, expert) pairs that are routed, given the capacity of the experts.
   Index slots() const {
     const MoeConfig& c = model().moe;
-    const Index all = rows() * c.routing.top_k, whole = tokens.whole_length();
+    const Index all = rows() * c.routing.top_k, unsharded = tokens.full_length();
     if (c.capacity_factor == 0) return all;
-    const double even = double(whole * c.routing.top_k) / double(c.experts);
-    const Index room = std::max<Index>(1, Index(std::ceil(c.capacity_factor * even)));
-    return std::min(all, tokens.batch * c.experts * std::min(room, tokens.seq_length));
+    const double even = double(unsharded * c.routing.top_k) / double(c.experts);
+    const Index capacity = std::max<Index>(1, Index(std::ceil(c.capacity_factor * even)));
+    return std::min(all, tokens.batch * c.experts * std::min(capacity, tokens.seq_length));
   }
   Index kept_bytes() const { return kept_rows() * model().hidden_size * narrow; }
   Index tokens_here() const { return (model().vocab_size + tensor - 1) / tensor; }
@@ -157,7 +157,7 @@ struct Place {
   // Depths of multi-token prediction that this rank computes.
   Index depths() const { return last() ? model().objective->depths() : 0; }
   // Upper bound of text pairs (preference objective) of a micro-batch on this rank.
-  Index most_pairs() const { return last() ? tokens.batch * model().objective->most_pairs(tokens.whole_length()) : 0; }
+  Index most_pairs() const { return last() ? tokens.batch * model().objective->most_pairs(tokens.full_length()) : 0; }
   // True if the loss has label smoothing or a z term.
   bool is_smoothed() const { return model().loss_terms.smoothing > 0; }
   // Number of these layers whose forward is recomputed at a cost of at least `least`, or whose GEMM outputs were kept
@@ -167,7 +167,7 @@ struct Place {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const char c = layers[i];
       const bool dropped = config.recompute.of(c) && *config.recompute.of(c) >= least;
-      count += std::string(symbols).find(c) != std::string::npos && (dropped || (least <= RecomputeCost::product && memo[i] == 'a'));
+      count += std::string(symbols).find(c) != std::string::npos && (dropped || (least <= RecomputeCost::gemm && memo[i] == 'a'));
     }
     return count;
   }
@@ -179,11 +179,11 @@ struct Part {
   Index units, width;
   int replicas;
 };
-Part whole_units(int ranks, Index units) { return {std::max<Index>(1, units / ranks), 0, int(std::max<Index>(1, ranks / units))}; }
-Part cut_units(int ranks, Index units, Index width) {
-  const Part whole = whole_units(ranks, units);
-  const int parts = std::gcd(int(width), whole.replicas);
-  return {whole.units, width / parts, whole.replicas / parts};
+Part divided_units(int ranks, Index units) { return {std::max<Index>(1, units / ranks), 0, int(std::max<Index>(1, ranks / units))}; }
+Part split_units(int ranks, Index units, Index width) {
+  const Part unsharded = divided_units(ranks, units);
+  const int parts = std::gcd(int(width), unsharded.replicas);
+  return {unsharded.units, width / parts, unsharded.replicas / parts};
 }
 
 // Channels of each branch of a layer that a rank holds, and the number of ranks that hold the same ones.
@@ -194,21 +194,21 @@ struct Shards {
 
   Shards(const ModelConfig& m, int ranks) {
     d = m.hidden_size;
-    const Part queries = whole_units(ranks, m.attention.num_heads), keys = whole_units(ranks, m.attention.num_kv_heads);
-    const Part values = cut_units(ranks, m.attention.num_heads, m.attention.head_dim);
+    const Part queries = divided_units(ranks, m.attention.num_heads), keys = divided_units(ranks, m.attention.num_kv_heads);
+    const Part values = split_units(ranks, m.attention.num_heads, m.attention.head_dim);
     q = queries.units * m.attention.head_dim, q_replicas = queries.replicas;
     k = keys.units * m.attention.head_dim, k_replicas = keys.replicas;
     out = values.units * values.width, out_replicas = values.replicas;
-    const Part ssm = whole_units(ranks, m.mamba.num_heads), x = cut_units(ranks, m.mamba.num_heads, m.mamba.head_dim),
-               bc = whole_units(ranks, m.mamba.num_groups);
+    const Part ssm = divided_units(ranks, m.mamba.num_heads), x = split_units(ranks, m.mamba.num_heads, m.mamba.head_dim),
+               bc = divided_units(ranks, m.mamba.num_groups);
     num_heads = ssm.units, head_replicas = ssm.replicas;
     inner = x.units * x.width, inner_replicas = x.replicas;
     group = bc.units * m.mamba.state_size, group_replicas = bc.replicas;
     channels = inner + 2 * group, projected = inner + channels + num_heads;
-    const Part mlp = whole_units(ranks, m.mlp.intermediate_size);
+    const Part mlp = divided_units(ranks, m.mlp.intermediate_size);
     f = mlp.units, f_replicas = mlp.replicas;
-    expert = whole_units(ranks, m.moe.intermediate_size);
-    shared = m.moe.shared_intermediate_size > 0 ? whole_units(ranks, m.moe.shared_intermediate_size) : Part{0, 0, 1};
+    expert = divided_units(ranks, m.moe.intermediate_size);
+    shared = m.moe.shared_intermediate_size > 0 ? divided_units(ranks, m.moe.shared_intermediate_size) : Part{0, 0, 1};
   }
 };
 
@@ -221,9 +221,9 @@ struct Mixers {
   Shards shards(const Place& p) const { return {p.model(), ranks}; }
   std::string block(int size) const { return size == ranks ? name : fmt::format("{}/{}", name, size); }
 };
-std::vector<Mixers> mixers_of(const Place& p, const char* alone, const char* all, bool mine, int team, const char* name) {
+std::vector<Mixers> mixers_of(const Place& p, const char* one_mixer, const char* all, bool mine, int team, const char* name) {
   if (p.attention_ranks == 0) return {{all, p.tensor, "tensor"}};
-  std::vector<Mixers> list{{alone, p.tensor, "tensor"}};
+  std::vector<Mixers> list{{one_mixer, p.tensor, "tensor"}};
   if (mine) list.push_back({"P", team, name});
   return list;
 }
@@ -294,7 +294,7 @@ void moe_weights(const Place& p, const Shards& s, PartRun& x) {
 }
 void latent_weights(const ModelConfig& m, int ranks, Run& x) {
   const LatentConfig& c = m.latent;
-  const Index heads = whole_units(ranks, c.num_heads).units, shared = c.kv_rank + c.rope_dim, q = heads * c.qk_head_dim();
+  const Index heads = divided_units(ranks, c.num_heads).units, shared = c.kv_rank + c.rope_dim, q = heads * c.qk_head_dim();
   x.narrow.next(c.q_rank > 0 ? c.q_rank * m.hidden_size : shared * m.hidden_size);
   if (c.q_rank > 0) x.narrow.more(shared * m.hidden_size);
   if (c.bias) x.wide.next(c.q_rank > 0 ? c.q_rank : shared);
@@ -335,7 +335,7 @@ void module_weights(const Place& p, const Shards& s, PartRun& x) {
 
 // A bucket of weights that are reduced, updated and gathered together: elements of each type, padded to equal shards.
 struct BucketSizes {
-  bool whole = false;  // true for a matrix that is shared between stages (tied or MTP embedding)
+  bool unsharded = false;  // true for a matrix that is shared between stages (tied or MTP embedding)
   Index narrow = 0, wide = 0, team_narrow = 0, team_wide = 0, experts_narrow = 0, experts_wide = 0;
   Index common() const { return narrow + wide + team_narrow + team_wide; }
   Index experts() const { return experts_narrow + experts_wide; }
@@ -351,33 +351,33 @@ struct Buckets {
 Buckets buckets_of(const Place& p) {
   const ModelConfig& m = p.model();
   const Shards s(m, p.tensor);
-  const bool apart = p.bucket_bytes == part_by_part, tied = m.tie_word_embeddings, mixed = p.narrow != p.wide;
-  const bool shares = tied || m.objective->depths() > 0;  // the first and the last stage both have the embedding table
+  const bool separate = p.bucket_bytes == part_by_part, tied = m.tie_word_embeddings, mixed = p.narrow != p.wide;
+  const bool both_stages = tied || m.objective->depths() > 0;  // the first and the last stage both have the embedding table
   Buckets all;
-  int turn = -1;  // bucket to which further parts are added
-  const auto add = [&](PartRun x, bool whole) {
+  int open_bucket = -1;  // bucket to which further parts are added
+  const auto add = [&](PartRun x, bool unsharded) {
     for (Run* run : {&x.all, &x.team, &x.experts}) {
       run->narrow.align(), run->wide.align();
       if (!mixed) run->narrow.extent += run->wide.extent, run->wide.extent = 0;
     }
-    if (whole || apart || turn < 0) all.sizes.push_back({whole});
-    if (!whole && (apart || turn < 0)) turn = int(all.sizes.size()) - 1;
-    BucketSizes& bucket = whole ? all.sizes.back() : all.sizes[turn];
+    if (unsharded || separate || open_bucket < 0) all.sizes.push_back({unsharded});
+    if (!unsharded && (separate || open_bucket < 0)) open_bucket = int(all.sizes.size()) - 1;
+    BucketSizes& bucket = unsharded ? all.sizes.back() : all.sizes[open_bucket];
     bucket.narrow += x.all.narrow.extent, bucket.wide += x.all.wide.extent;
     bucket.team_narrow += x.team.narrow.extent, bucket.team_wide += x.team.wide.extent;
     bucket.experts_narrow += x.experts.narrow.extent, bucket.experts_wide += x.experts.wide.extent;
-    return whole ? -1 : turn;
+    return unsharded ? -1 : open_bucket;
   };
   if (p.first()) {
     PartRun table, rest;
     table.all.narrow.next(p.tokens_here() * s.d);
-    PartRun& beside = shares ? rest : table;
-    if (m.positions > 0) beside.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
-    if (m.type_vocab_size > 0) beside.all.wide.next(m.type_vocab_size * s.d);
-    if (m.has_embed_norm()) norm_weights(m, beside.all);
-    relative_bias_weights(m.attention, s, beside.all);
-    all.of_part.push_back(add(table, shares));
-    if (shares && (m.positions > 0 || m.type_vocab_size > 0 || m.has_embed_norm() || m.attention.relative_bias.buckets > 0))
+    PartRun& other_part = both_stages ? rest : table;
+    if (m.positions > 0) other_part.all.narrow.next((m.positions + p.tensor - 1) / p.tensor * s.d);
+    if (m.type_vocab_size > 0) other_part.all.wide.next(m.type_vocab_size * s.d);
+    if (m.has_embed_norm()) norm_weights(m, other_part.all);
+    relative_bias_weights(m.attention, s, other_part.all);
+    all.of_part.push_back(add(table, both_stages));
+    if (both_stages && (m.positions > 0 || m.type_vocab_size > 0 || m.has_embed_norm() || m.attention.relative_bias.buckets > 0))
       all.of_part.back() = add(rest, false);
   }
   for (std::size_t i = 0; i < p.layers.size(); ++i) {
@@ -402,8 +402,8 @@ Buckets buckets_of(const Place& p) {
     // the head consists only of the output matrix
     const bool empty = tied && m.norm_placement == NormPlacement::after && !p.dense() && p.depths() == 0;
     all.of_part.push_back(empty ? all.of_part.back() : add(head, false));
-    if (shares && !tied) matrix.all.narrow.next(p.tokens_here() * s.d);
-    if (shares && !p.first()) add(matrix, true);
+    if (both_stages && !tied) matrix.all.narrow.next(p.tokens_here() * s.d);
+    if (both_stages && !p.first()) add(matrix, true);
   }
   const auto pad = [&](Index& size, int parts) {
     const Index grain = 64 * (p.shard == Shard::none ? 1 : parts);
@@ -416,36 +416,36 @@ Buckets buckets_of(const Place& p) {
   return all;
 }
 
-// Total extent of all buckets, or of the rank's shards of them if `cut`.
-Index flat_extent(const Place& p, bool cut) {
+// Total extent of all buckets, or of the rank's shards of them if `sharded`.
+Index flat_extent(const Place& p, bool sharded) {
   Index sum = 0;
-  for (const BucketSizes& b : buckets_of(p).sizes) sum += cut ? b.common() / p.copies + b.experts() / p.expert_replicas() : b.size();
+  for (const BucketSizes& b : buckets_of(p).sizes) sum += sharded ? b.common() / p.copies + b.experts() / p.expert_replicas() : b.size();
   return sum;
 }
 
 // Order in which a step uses the buckets: `values` when a part computes, `gradients` when a part writes gradients. The
 // head writes its gradients in its forward pass and is not needed afterwards.
-struct Turns {
+struct BufferUses {
   std::vector<int> values, gradients;
 };
-Turns turns_of(const Place& p, const Buckets& buckets) {
-  Turns turns;
+BufferUses buffer_uses(const Place& p, const Buckets& buckets) {
+  BufferUses uses;
   const auto take = [](std::vector<int>& list, int bucket) {
     if (bucket >= 0 && (list.empty() || list.back() != bucket)) list.push_back(bucket);
   };
-  for (const Turn& turn : p.config.schedule({p.pipeline, p.chunks, p.config.micros}, p.stage)) {
+  for (const PipelineStep& step : p.config.schedule({p.pipeline, p.chunks, p.config.micros}, p.stage)) {
     int first = 0;
-    for (int chunk = 0; chunk < turn.chunk; ++chunk) first += p.parts[chunk];
-    const int last = first + p.parts[turn.chunk];
-    const bool head = p.last() && turn.chunk == p.chunks - 1;
-    if (turn.op == Op::forward) {
-      for (int part = first; part < last; ++part) take(turns.values, buckets.of_part[part]);
-      if (head) take(turns.gradients, buckets.of_part[last - 1]);
+    for (int chunk = 0; chunk < step.chunk; ++chunk) first += p.parts[chunk];
+    const int last = first + p.parts[step.chunk];
+    const bool head = p.last() && step.chunk == p.chunks - 1;
+    if (step.op == Op::forward) {
+      for (int part = first; part < last; ++part) take(uses.values, buckets.of_part[part]);
+      if (head) take(uses.gradients, buckets.of_part[last - 1]);
     } else {
-      for (int part = last - head; part-- > first;) take(turns.values, buckets.of_part[part]), take(turns.gradients, buckets.of_part[part]);
+      for (int part = last - head; part-- > first;) take(uses.values, buckets.of_part[part]), take(uses.gradients, buckets.of_part[part]);
     }
   }
-  return turns;
+  return uses;
 }
 
 // Number of layers that are recomputed up to their last residual sum, which is needed only if a norm follows that sum.
@@ -466,7 +466,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const auto again = [&](const char* symbols, RecomputeCost least) { return p.count(symbols, least); };
   // In a layer that is recomputed, the inputs of its GEMMs are gathered again.
   const Index sums_again = again("P", RecomputeCost::sum) + last_sums_again(p, "PM*W-EBLX"),
-              gathers_again = 2 * again("P", RecomputeCost::product) + again("M*W-EBLX", RecomputeCost::product);
+              gathers_again = 2 * again("P", RecomputeCost::gemm) + again("M*W-EBLX", RecomputeCost::gemm);
   // A multi-token prediction module reduces its embedding, its projection, and the gradients of both inputs; like the
   // head it reduces its input gradient. With sequence parallelism it gathers both inputs twice, the gradients of
   // projection and embedding, and the head's input. The sentence-order head gathers rows and reduces the gradient like
@@ -488,10 +488,10 @@ void tensor_axis(const Place& p, Ledger& ledger) {
     reduce("tensor", scored, sums * rows * p.wide);
   }
   for (Index row = 0; row < p.rows() && p.predicts_sentence_order(); row += head_block)
-    for (const Index numbers : {1, 2}) reduce("tensor", micros, numbers * std::min(head_block, p.rows() - row) * p.wide);
+    for (const Index values_per_row : {1, 2}) reduce("tensor", micros, values_per_row * std::min(head_block, p.rows() - row) * p.wide);
   reduce("tensor", micros * p.count("E"), p.rows() * p.model().moe.routing.top_k * p.wide);
   for (const Mixers& ssm : ssm_of(p)) {
-    const Part groups = whole_units(ssm.ranks, c.num_groups);
+    const Part groups = divided_units(ssm.ranks, c.num_groups);
     if (c.norm != SsmNorm::none && groups.replicas > 1)
       reduce(ssm.block(groups.replicas), micros * (2 * p.count(ssm.symbols) + again(ssm.symbols, RecomputeCost::sum)),
              p.rows() * groups.units * p.wide);
@@ -503,7 +503,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
 void source_over_tensor(const Place& p, Ledger& ledger) {
   if (p.tensor == 1) return;
   const Place source = p.reading();
-  const Index each = p.config.micros * p.count("X"), again = p.config.micros * p.count("X", RecomputeCost::product);
+  const Index each = p.config.micros * p.count("X"), again = p.config.micros * p.count("X", RecomputeCost::gemm);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, each, p.tensor * source.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, 2 * each + again, source.kept_bytes());
@@ -554,7 +554,7 @@ void replicas(const Place& p, Ledger& ledger) {
   hold(routed, s.shared.replicas, s.shared.units * (3 * s.d + 2 * m.moe.expert_bias));
   const LatentConfig& l = m.latent;
   const Mixers latent{"L", p.tensor, "tensor"};
-  const Part heads = whole_units(p.tensor, l.num_heads);
+  const Part heads = divided_units(p.tensor, l.num_heads);
   const Index compressed = l.q_rank + l.kv_rank + l.rope_dim, q_from = l.q_rank > 0 ? l.q_rank : s.d;
   hold(latent, p.tensor, compressed * (s.d + l.bias) + l.q_rank + l.kv_rank);
   hold(latent, heads.replicas, heads.units * (l.qk_head_dim() * q_from + (l.head_dim + l.v_head_dim) * l.kv_rank + s.d * l.v_head_dim));
@@ -579,7 +579,7 @@ struct Heads {
     return {s.q, s.k, s.out / heads * k_heads, s.out, heads, k_heads};
   }
   static Heads of(const LatentConfig& c, int ranks) {
-    const Index heads = whole_units(ranks, c.num_heads).units, q = heads * c.qk_head_dim(), v = heads * c.v_head_dim;
+    const Index heads = divided_units(ranks, c.num_heads).units, q = heads * c.qk_head_dim(), v = heads * c.v_head_dim;
     return {q, q, v, v, heads, heads};
   }
 };
@@ -662,7 +662,7 @@ void context_axis(const Place& p, Ledger& ledger) {
   for (const Mixers& ssm : ssm_of(p)) ssm_over_context(p, ssm, ledger);
   if (p.pools() && p.last())  // sums and counts of the texts; a text may begin in a row of any rank
     for (const Index columns : {m.hidden_size, Index(1)})
-      add(ledger, "context", Operation::all_reduce, 2 * p.config.micros, p.tokens.batch * p.tokens.whole_length() * columns * p.wide);
+      add(ledger, "context", Operation::all_reduce, 2 * p.config.micros, p.tokens.batch * p.tokens.full_length() * columns * p.wide);
   if (p.most_pairs() > 0) add(ledger, "context", Operation::all_reduce, p.config.micros, 2 * p.most_pairs() * Index(sizeof(double)));
   const MoeConfig& moe = m.moe;
   if (moe.aux_loss > 0 || moe.z_loss > 0)
@@ -691,7 +691,7 @@ void expert_ranks(const Place& p, Ledger& ledger) {
   const Index times = p.config.micros * p.count("E");
   const auto exchange = [&](Index calls, Index bytes) { add(ledger, "expert", Operation::all_to_all, calls, bytes); };
   exchange(times + p.config.micros * p.count("E", RecomputeCost::sum), slots * p.wide);
-  exchange(2 * times + p.config.micros * p.count("E", RecomputeCost::product), slots * d * p.narrow);
+  exchange(2 * times + p.config.micros * p.count("E", RecomputeCost::gemm), slots * d * p.narrow);
   exchange(2 * times + p.config.micros * last_sums_again(p, "E"), received * d * p.narrow);
   exchange(times, received * p.wide);
 }
@@ -700,9 +700,9 @@ void pipeline_axis(const Place& p, Ledger& ledger) {
   const Index neighbours = 2 * p.chunks - p.first() - p.last();  // neighbours of all chunks, except at the model's ends
   add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.kept_bytes());
   add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.kept_bytes());
-  for (const Index beside : {p.source.rows() > 0 ? p.reading().kept_bytes() : 0, p.bias_bytes()})
+  for (const Index other_part : {p.source.rows() > 0 ? p.reading().kept_bytes() : 0, p.bias_bytes()})
     for (const Operation op : {Operation::send, Operation::receive})
-      if (beside > 0) add(ledger, "pipeline", op, p.config.micros * neighbours, beside);
+      if (other_part > 0) add(ledger, "pipeline", op, p.config.micros * neighbours, other_part);
 }
 
 void tied_matrix(const Place& p, Ledger& ledger) {
@@ -727,7 +727,7 @@ void add_bucket(const Place& p, Ledger& ledger, const BucketSizes& bucket, Index
 
 // Data-parallel traffic. Without sharding, each bucket is all-reduced once. With optimizer sharding, gradients are
 // reduce-scattered and changed weights are all-gathered once. With gradient sharding there is a reduce-scatter at every
-// turn of a bucket. With weight sharding (ZeRO-3) there is an all-gather at every turn, unless one of the two buffers
+// use of a bucket. With weight sharding (ZeRO-3) there is an all-gather at every use, unless one of the two buffers
 // still holds the bucket.
 void data_axis(const Place& p, Ledger& ledger) {
   if (p.copies == 1) return;
@@ -740,14 +740,14 @@ void data_axis(const Place& p, Ledger& ledger) {
     return;
   }
   std::vector<Index> reductions(buckets.sizes.size(), 1), gathers = reductions;
-  const Turns turns = turns_of(p, buckets);
+  const BufferUses uses = buffer_uses(p, buckets);
   for (std::size_t b = 0; b < buckets.sizes.size(); ++b) {
-    if (buckets.sizes[b].whole) continue;
-    if (p.shard >= Shard::gradients) reductions[b] = std::count(turns.gradients.begin(), turns.gradients.end(), int(b));
+    if (buckets.sizes[b].unsharded) continue;
+    if (p.shard >= Shard::gradients) reductions[b] = std::count(uses.gradients.begin(), uses.gradients.end(), int(b));
     if (p.shard == Shard::weights) gathers[b] = 0;
   }
-  for (std::size_t i = 0; p.shard == Shard::weights && i < turns.values.size(); ++i)
-    if (i < 2 || turns.values[i] != turns.values[i - 2]) ++gathers[turns.values[i]];
+  for (std::size_t i = 0; p.shard == Shard::weights && i < uses.values.size(); ++i)
+    if (i < 2 || uses.values[i] != uses.values[i - 2]) ++gathers[uses.values[i]];
   for (std::size_t b = 0; b < buckets.sizes.size(); ++b) add_bucket(p, ledger, buckets.sizes[b], reductions[b], gathers[b]);
 }
 
@@ -792,9 +792,9 @@ template <class T>
 Index gradient_bytes(const EngineConfig& config, const Layout& layout, int position) {
   const Place p = Place::of<T>(config, layout, position);
   if (p.shard < Shard::gradients) return flat_extent(p, false) * p.wide;
-  Index whole = 0, most = 0, turning = 0;
-  for (const BucketSizes& b : buckets_of(p).sizes) b.whole ? whole += b.size() : (most = std::max(most, b.size()), ++turning);
-  return (flat_extent(p, true) + whole + std::min<Index>(2, turning) * most) * p.wide;
+  Index unsharded = 0, most = 0, sharing_buffers = 0;
+  for (const BucketSizes& b : buckets_of(p).sizes) b.unsharded ? unsharded += b.size() : (most = std::max(most, b.size()), ++sharing_buffers);
+  return (flat_extent(p, true) + unsharded + std::min<Index>(2, sharing_buffers) * most) * p.wide;
 }
 
 template <class T>
@@ -820,13 +820,13 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const auto used = [layers = all_layers(m)](char symbol) { return layers.find(symbol) != std::string::npos; };
   const auto attention = [&](int ranks) { return split(m.attention.num_heads, ranks) && split(m.attention.num_kv_heads, ranks); };
   const auto ssm = [&](int ranks) { return split(m.mamba.num_heads, ranks) && split(m.mamba.num_groups, ranks); };
-  const bool apart = attention_ranks > 0;
+  const bool separate = attention_ranks > 0;
   const bool experts =
       split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
   return (!used('E') || experts) && (!used('L') || split(m.latent.num_heads, tensor)) &&
          (!(used('*') || used('W') || used('B') || used('X') || m.attention.relative_bias.buckets > 0) || attention(tensor)) &&
          (!used('M') || ssm(tensor)) && (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
-         (!used('P') || (attention(apart ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
+         (!used('P') || (attention(separate ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }
 
 #define GYR_INSTANTIATE(T)                                                          \

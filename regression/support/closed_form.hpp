@@ -43,7 +43,8 @@ Index gradient_bytes(const EngineConfig&, const Layout&, int position);
 template <class T>
 Index optimizer_bytes(const EngineConfig&, const Layout&, int position);
 
-inline constexpr Index part_by_part = 1, together = Index(1) << 30;  // values of Layout::bucket_bytes: one bucket per part, one bucket for everything
+inline constexpr Index part_by_part = 1, one_bucket = Index(1)
+                                                      << 30;  // values of Layout::bucket_bytes: one bucket per part, one bucket for everything
 
 // True if the context-parallel ranks can exchange the attention heads of a tensor-parallel rank for tokens (Ulysses
 // all-to-all).

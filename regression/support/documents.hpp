@@ -14,7 +14,7 @@ using Lengths = std::vector<Index>;
 
 // Document lengths that matter for chunks of 4 tokens and a convolution over 4 tokens: one token per document, shorter
 // than a chunk, longer than a chunk, at and next to chunk boundaries, and one document for the full sequence.
-inline std::vector<Lengths> cuts(Index seq_length) {
+inline std::vector<Lengths> document_splits(Index seq_length) {
   return {Lengths(seq_length, 1), {1, 2, 3, 1, 2, seq_length}, {3, 9, 1, seq_length}, {4, 4, 8, seq_length}, {5, 6, 2, seq_length}, {seq_length}};
 }
 
@@ -46,7 +46,7 @@ inline std::vector<Extent> extents_of(const std::vector<std::int32_t>& positions
 }
 
 // Copy the rows of one document out of an array with `width` values per row, and back.
-inline std::vector<double> cut_out(const std::vector<double>& x, const Extent& e, Index seq_length, Index width) {
+inline std::vector<double> extract(const std::vector<double>& x, const Extent& e, Index seq_length, Index width) {
   const auto begin = x.begin() + (e.sequence * seq_length + e.first) * width;
   return {begin, begin + e.count * width};
 }

@@ -170,7 +170,7 @@ void draw_ahead(Dice& dice, Draw& d) {
   for (Index i = dice.between(1, 2); i > 0; --i) d.ahead.pattern += pattern[dice.between(0, Index(pattern.size()) - 1)];
 }
 
-std::vector<Index> cuts_of(Dice& dice, Index layers, int stages) {
+std::vector<Index> chunk_begins_of(Dice& dice, Index layers, int stages) {
   std::vector<Index> borders(layers - 1);
   std::iota(borders.begin(), borders.end(), 1);
   while (Index(borders.size()) > stages - 1) borders.erase(borders.begin() + dice.between(0, Index(borders.size()) - 1));
@@ -200,8 +200,8 @@ bool sound(const Draw& d) {
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
          m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
          (d.data * d.context) % d.expert == 0 && m.moe.experts % d.expert == 0 && d.attention_ranks < d.tensor &&
-         can_shard(d.whole_model(), d.tensor, d.attention_ranks) && (d.ahead.depths == 0 || m.attention.relative_bias.buckets == 0) &&
-         (d.context_mode != ContextMode::heads || can_exchange(d.whole_model(), d.tensor, d.context, d.attention_ranks));
+         can_shard(d.full_model(), d.tensor, d.attention_ranks) && (d.ahead.depths == 0 || m.attention.relative_bias.buckets == 0) &&
+         (d.context_mode != ContextMode::heads || can_exchange(d.full_model(), d.tensor, d.context, d.attention_ranks));
 }
 
 // Turns the first layers into an encoder that ends at a random layer, and the others into its decoder.
@@ -238,13 +238,13 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.tokens = layout.of<SequenceOrder>({SequenceOrder::zigzag, SequenceOrder::contiguous});
   if (d.pipeline > 1 && d.pipeline < 5 && layout.chance(0.3)) d.chunks = int(layout.between(2, 3));
   const Index layers = d.pipeline * d.chunks + layout.between(0, 2);
-  d.cuts = cuts_of(layout, layers, d.pipeline * d.chunks);
+  d.chunk_begins = chunk_begins_of(layout, layers, d.pipeline * d.chunks);
   if (layout.chance(0.3))
     d.order = layout.of<std::vector<Axis>>(
         {{Axis::tensor, Axis::data, Axis::pipeline}, {Axis::pipeline, Axis::data, Axis::tensor}, {Axis::tensor, Axis::pipeline, Axis::data}});
   if (layout.chance(0.3)) d.permutation = permutation_of(layout, int(ranks));
   d.sequence = d.tensor > 1 && layout.chance(0.4);
-  d.bucket_bytes = layout.of<Index>({part_by_part, together});
+  d.bucket_bytes = layout.of<Index>({part_by_part, one_bucket});
   if (d.data * d.context > 1 && layout.chance(0.7)) d.shard = layout.of<Shard>({Shard::optimizer, Shard::gradients, Shard::weights});
   if (d.tensor > 1 && layout.chance(0.4)) d.attention_ranks = int(layout.between(1, d.tensor - 1));
   if (d.data * d.context > 1 && layout.chance(0.6)) d.expert = int(layout.of(divisors(d.data * d.context)));
@@ -256,8 +256,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (d.context_mode == ContextMode::balanced) d.tokens = SequenceOrder::contiguous;
   if (d.context_mode == ContextMode::heads) {  // key heads as drawn; query heads to fit the all-to-all of heads
     const int ranks = d.attention_ranks > 0 ? d.attention_ranks : d.tensor;
-    for (const char alone : {'*', 'W'})
-      if (d.attention_ranks > 0) std::replace(d.model.pattern.begin(), d.model.pattern.end(), alone, 'P');
+    for (const char mixer : {'*', 'W'})
+      if (d.attention_ranks > 0) std::replace(d.model.pattern.begin(), d.model.pattern.end(), mixer, 'P');
     const Index keys = d.model.attention.num_kv_heads, here = std::max<Index>(1, keys / ranks);
     if (here % d.context != 0 && d.context % here != 0) d.model.attention.num_kv_heads = keys * d.context;
     d.model.attention.num_heads = d.model.attention.num_kv_heads * d.context * dice.between(1, 2);
@@ -272,8 +272,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (d.chunks > 1) d.micros = d.pipeline * int(dice.between(1, 2));
   else d.schedule = dice.of<Draw::Kind>({Draw::one_forward_one_backward, Draw::one_forward_one_backward, Draw::all_forward, Draw::zero_bubbles});
   d.packed = dice.chance(0.4), d.some_ignored = dice.chance(0.4);
-  if (dice.chance(0.5)) d.recompute.all = dice.of<Recompute>({RecomputeCost::pass, RecomputeCost::product, RecomputeCost::sum});
-  if (dice.chance(0.2)) d.recompute.by_type['P'] = dice.of<Recompute>({{}, RecomputeCost::pass, RecomputeCost::product, RecomputeCost::sum});
+  if (dice.chance(0.5)) d.recompute.all = dice.of<Recompute>({RecomputeCost::pass, RecomputeCost::gemm, RecomputeCost::sum});
+  if (dice.chance(0.2)) d.recompute.by_type['P'] = dice.of<Recompute>({{}, RecomputeCost::pass, RecomputeCost::gemm, RecomputeCost::sum});
   if (Dice host(seed, fmt::format("swap {}", number)); host.chance(0.3)) d.offload = {true, host.of<double>({1, 1, 0.5, 0})};
   if (dice.chance(0.25)) d.terms = {dice.real(0.01, 0.5), dice.of<double>({0, dice.real(0, 0.1)})};
   if (dice.chance(0.25)) d.model.positions = d.seq_length + dice.between(0, 5);
@@ -283,7 +283,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   d.model.embed_norm = d.model.norm_placement == NormPlacement::before && dice.chance(0.3);
   if (dice.chance(0.2)) d.model.type_vocab_size = dice.between(1, 3);
   d.masked = dice.chance(0.3);
-  if (d.masked) d.share = dice.of<double>({1, 0.5, 0.2, 0.01}), d.head_bias = dice.chance(0.5);
+  if (d.masked) d.masked_fraction = dice.of<double>({1, 0.5, 0.2, 0.01}), d.head_bias = dice.chance(0.5);
   if (dice.chance(0.3)) {  // often fewer classes than ranks
     d.classes = dice.between(2, 5), d.tagged = dice.chance(0.4);
     d.pool = dice.of<Pool>({Pool::first, Pool::mean});
@@ -306,11 +306,11 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   Dice halves(seed, fmt::format("order of halves {}", number));
   d.ordered = d.masked && !d.model.attention.causal && halves.chance(0.6);
   if (d.ordered && halves.chance(0.5)) d.model.type_vocab_size = halves.between(2, 3);
-  Dice room(seed, fmt::format("room of experts {}", number));
-  if (room.chance(0.5)) d.model.moe.capacity_factor = room.real(0.2, 1.6);
-  if (room.chance(0.5)) d.model.moe.drop_policy = DropPolicy::probability;
+  Dice expert_dice(seed, fmt::format("room of experts {}", number));
+  if (expert_dice.chance(0.5)) d.model.moe.capacity_factor = expert_dice.real(0.2, 1.6);
+  if (expert_dice.chance(0.5)) d.model.moe.drop_policy = DropPolicy::probability;
   const bool limited = d.model.moe.capacity_factor > 0 && d.model.pattern.find('E') != std::string::npos;
-  if (limited && d.beta == 0 && room.chance(0.7)) d.distinct_tokens = room.between(2, 3);  // equal texts of a pair have no gradient
+  if (limited && d.beta == 0 && expert_dice.chance(0.7)) d.distinct_tokens = expert_dice.between(2, 3);  // equal texts of a pair have no gradient
   if (d.model.lora) d.frozen.clear();
   return d;
 }
@@ -318,7 +318,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
 Layout Draw::layout() const {
   std::vector<Span> stages;
   Index first = 0;
-  for (const Index cut : cuts) stages.push_back({first, cut}), first = cut;
+  for (const Index chunk_begin : chunk_begins) stages.push_back({first, chunk_begin}), first = chunk_begin;
   stages.push_back({first, model.layers()});
   Layout layout = grid_layout(data, pipeline, tensor, stages, permutation, order, context);
   layout.order = tokens, layout.context_mode = context_mode;
@@ -331,12 +331,12 @@ Layout Draw::layout() const {
 std::shared_ptr<const Objective> Draw::objective() const {
   if (classes > 0) return tagged ? tag(numbered_classes(classes), front) : classify(numbered_classes(classes), pool, front);
   if (beta > 0) return preference(beta);
-  if (masked) return masked_tokens({.share = share, .head_bias = head_bias, .sentence_order = ordered});
+  if (masked) return masked_tokens({.fraction = masked_fraction, .head_bias = head_bias, .sentence_order = ordered});
   if (padded && ahead.depths == 0) return seq2seq({source_length});
   return ahead.depths > 0 ? multi_token(ahead) : next_token();
 }
 
-ModelConfig Draw::whole_model() const {
+ModelConfig Draw::full_model() const {
   ModelConfig m = model;
   m.objective = objective(), m.loss_terms = terms;
   return m;
@@ -344,7 +344,7 @@ ModelConfig Draw::whole_model() const {
 
 EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
-  c.model = whole_model();
+  c.model = full_model();
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.source_length = source_length, c.micros = micros_of_a_rank;
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen, c.optimizer.lora = model.lora;
@@ -430,7 +430,7 @@ std::string Draw::layout_text() const {
                      shard == Shard::none ? "" : fmt::format(" sharded {}", name_of(shard)),
                      expert > 1 ? fmt::format(" expert parallel {}", expert) : "", pipeline, chunks > 1 ? fmt::format(" of {} chunks", chunks) : "",
                      shared, tensor, attention_ranks > 0 ? fmt::format(" ({} attention)", attention_ranks) : "", sequence ? " sequence" : "",
-                     axes.empty() ? "" : " in order" + axes, bucket_bytes, model.layers(), fmt::join(cuts, " "), fmt::join(permutation, " "));
+                     axes.empty() ? "" : " in order" + axes, bucket_bytes, model.layers(), fmt::join(chunk_begins, " "), fmt::join(permutation, " "));
 }
 
 std::string Draw::text() const {
@@ -448,7 +448,7 @@ std::string Draw::text() const {
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
   if (ahead.depths > 0) s += fmt::format(", MTP depth {} with layers {} weight {:.3}", ahead.depths, ahead.pattern, ahead.weight);
   if (beta > 0) s += fmt::format(" pairs with beta {:.3}", beta);
-  if (masked) s += fmt::format(" {} masked tokens{}{}", share, head_bias ? "" : " head without bias", ordered ? " and sentence order" : "");
+  if (masked) s += fmt::format(" {} masked tokens{}{}", masked_fraction, head_bias ? "" : " head without bias", ordered ? " and sentence order" : "");
   if (classes > 0) s += fmt::format(" {} classes of {}", classes, tagged ? "tokens" : pool == Pool::mean ? "texts by their mean" : "texts");
   if (classes > 0) s += std::array{"", " transformed", " transformed without bias"}[int(front)];
   if (source_length > 0) s += fmt::format(" encoder inputs of {}{}", source_length, padded ? " or less" : "");
@@ -506,20 +506,20 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.attention_ranks = 0; });
   attempt([](Draw& d) { d.shard = Shard::none; });
   attempt([](Draw& d) { d.expert = 1; });
-  attempt([](Draw& d) { d.bucket_bytes = together; });
+  attempt([](Draw& d) { d.bucket_bytes = one_bucket; });
   attempt([](Draw& d) { d.schedule = Draw::one_forward_one_backward; });
-  attempt([](Draw& d) { d.chunks = 1, d.cuts.resize(d.pipeline - 1); });
+  attempt([](Draw& d) { d.chunks = 1, d.chunk_begins.resize(d.pipeline - 1); });
   attempt([](Draw& d) { d.data = d.expert = 1, d.permutation.clear(); });
   attempt([](Draw& d) { d.context = d.expert = 1, d.permutation.clear(); });
   attempt([](Draw& d) { d.tokens = SequenceOrder::contiguous; });
   attempt([](Draw& d) { d.context_mode = ContextMode::ring; });
-  attempt([](Draw& d) { d.pipeline = d.chunks = 1, d.cuts.clear(), d.permutation.clear(); });
+  attempt([](Draw& d) { d.pipeline = d.chunks = 1, d.chunk_begins.clear(), d.permutation.clear(); });
   attempt([](Draw& d) { d.tensor = 1, d.attention_ranks = 0, d.sequence = false, d.permutation.clear(); });
   for (Index layer = 0; layer < from.model.layers(); ++layer) {
     attempt([&](Draw& d) {
       if (d.model.layers() == d.pipeline * d.chunks) return;
       d.model.pattern.erase(layer, 1);
-      std::iota(d.cuts.begin(), d.cuts.end(), 1);
+      std::iota(d.chunk_begins.begin(), d.chunk_begins.end(), 1);
     });
     attempt([&](Draw& d) {
       if (d.model.pattern[layer] == 'W') d.model.pattern[layer] = '*';
@@ -556,7 +556,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.tagged = true; });
   attempt([](Draw& d) { d.pool = Pool::first; });
   attempt([](Draw& d) { d.front = ClassFront::usual; });
-  attempt([](Draw& d) { d.share = 1; });
+  attempt([](Draw& d) { d.masked_fraction = 1; });
   attempt([](Draw& d) { d.head_bias = true; });
   attempt([](Draw& d) { d.model.norm = NormType::rms; });
   attempt([](Draw& d) { d.model.embed_norm = false; });

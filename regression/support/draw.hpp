@@ -16,11 +16,11 @@ struct Draw {
   std::vector<Axis> order;                       // order of the axes in the rank numbering; empty: default
   SequenceOrder tokens = SequenceOrder::zigzag;  // order of tokens on context-parallel ranks
   ContextMode context_mode = ContextMode::ring;
-  int attention_ranks = 0;       // tensor-parallel ranks that compute the attention of hybrid blocks; 0: all ranks compute both mixers
-  bool sequence = false;         // sequence parallelism
-  int chunks = 1;                // chunks (virtual stages) per pipeline rank; more than one means an interleaved schedule
-  std::vector<Index> cuts;       // first layer of every chunk except the first
-  std::vector<int> permutation;  // permutation of the ranks; empty: none
+  int attention_ranks = 0;          // tensor-parallel ranks that compute the attention of hybrid blocks; 0: all ranks compute both mixers
+  bool sequence = false;            // sequence parallelism
+  int chunks = 1;                   // chunks (virtual stages) per pipeline rank; more than one means an interleaved schedule
+  std::vector<Index> chunk_begins;  // first layer of every chunk except the first
+  std::vector<int> permutation;     // permutation of the ranks; empty: none
   enum Kind { one_forward_one_backward, all_forward, zero_bubbles } schedule = one_forward_one_backward;  // schedule for one chunk per rank
   Index micro_batch_size = 1, seq_length = 1;
   Index source_length = 0;    // tokens of the encoder input; 0: the model has no encoder
@@ -37,7 +37,7 @@ struct Draw {
   MultiToken ahead = {0, "", 1};  // multi-token prediction (MTP), if depths > 0
   double beta = 0;                // preference objective (DPO) on pairs of documents, if above 0
   bool masked = false;            // masked language modelling
-  double share = 1;               // masked: largest fraction of tokens that are masked
+  double masked_fraction = 1;     // masked: largest fraction of tokens that are masked
   bool head_bias = true;
   bool ordered = false;  // masked: sentence-order prediction too
   Index classes = 0;     // classes of texts, or of tokens if `tagged`; 0: no classification
@@ -48,7 +48,7 @@ struct Draw {
 
   int ranks() const { return data * pipeline * context * tensor; }
   Layout layout() const;
-  ModelConfig whole_model() const;  // model with the objective
+  ModelConfig full_model() const;  // model with the objective
   EngineConfig config(int micros_of_a_rank) const;
   // Micro-batch number i of the step, independent of the rank that computes it.
   MicroBatch batch(Index i) const;

@@ -97,7 +97,7 @@ fs::path newest_of(const fs::path& output) {
 void damage(const fs::path& file, Damage how, std::mt19937& random) {
   const auto size = fs::file_size(file);
   if (how == Damage::removed) fs::remove(file);
-  if (how == Damage::cut_short) fs::resize_file(file, random() % size);
+  if (how == Damage::truncated) fs::resize_file(file, random() % size);
   if (how != Damage::flipped_bit) return;
   std::string bytes = contents(file);
   char& byte = bytes[random() % size];
@@ -233,8 +233,8 @@ void full_disk_trial(unsigned seed) {
   EXPECT_NE(r.err.find("full disk: "), std::string::npos) << r.err;
   // On rank 0, the index or the manifest may also be the file that does not fit.
   const std::string culprit = rank == 0 ? "/checkpoints/" : fmt::format("/shard_{:05}.h5", rank);
-  const Words said = lines_of(r.err);
-  EXPECT_TRUE(std::any_of(said.begin(), said.end(), [&](const std::string& line) {
+  const Words printed = lines_of(r.err);
+  EXPECT_TRUE(std::any_of(printed.begin(), printed.end(), [&](const std::string& line) {
     return line.starts_with("gyrfalcon: ") && line.find(culprit) != std::string::npos && line.find("No space left on device") != std::string::npos;
   })) << r.err;
   const fs::path newest = newest_of(folder.path());

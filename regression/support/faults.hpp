@@ -22,7 +22,7 @@ double fault_trial(const std::string& kind, unsigned seed, Ranks = Ranks::three_
 
 // A run of eight ranks in which one rank dies at a random step. Then a shard of the newest checkpoint gets a flipped
 // bit, is truncated, or is removed. The next attempt must name the file and resume from the previous checkpoint.
-enum class Damage { flipped_bit, cut_short, removed };
+enum class Damage { flipped_bit, truncated, removed };
 void damage_trial(Damage, unsigned seed);
 
 // The disk of one of eight ranks is full after a random number of bytes. The run must end with one error, and the

@@ -34,7 +34,7 @@ class Expected {
   bool has(const std::string& name) const { return tensors_.contains(name); }
   const Shape& shape(const std::string& name) const { return tensors_.at(name)->shape; }
 
-  std::vector<double> numbers(const std::string& name) const {
+  std::vector<double> values(const std::string& name) const {
     switch (tensors_.at(name)->type) {
       case safetensors::Type::f32: return converted<float>(name);
       case safetensors::Type::f64: return converted<double>(name);
@@ -42,12 +42,12 @@ class Expected {
     }
   }
   std::vector<Token> tokens(const std::string& name) const {
-    const auto x = numbers(name);
+    const auto x = values(name);
     return {x.begin(), x.end()};
   }
-  GoldenNumbers in(const std::string& precision, const StoredNames& names) const {
-    const std::vector<double> losses = numbers("loss." + precision);
-    GoldenNumbers n{losses[0], {losses.begin() + 1, losses.end()}, numbers("logits." + precision), {}, {}};
+  GoldenValues in(const std::string& precision, const StoredNames& names) const {
+    const std::vector<double> losses = values("loss." + precision);
+    GoldenValues n{losses[0], {losses.begin() + 1, losses.end()}, values("logits." + precision), {}, {}};
     const std::string gradient = "gradient." + precision + ".";
     for (const auto& [name, tensor] : tensors_)
       if (name.starts_with(gradient)) add_gradients(name, name.substr(gradient.size()), names, n);
@@ -56,19 +56,19 @@ class Expected {
 
  private:
   // Adds the gradients of all weights that the tensor `stored` contains.
-  void add_gradients(const std::string& name, const std::string& stored, const StoredNames& names, GoldenNumbers& to) const {
+  void add_gradients(const std::string& name, const std::string& stored, const StoredNames& names, GoldenValues& to) const {
     TensorReader all{name, DType::f64, shape(name), {}};
-    all.read_parts = [x = numbers(name), s = shape(name)](std::span<const BoxPair> parts, void* data, const Shape& array) {
+    all.read_parts = [x = values(name), s = shape(name)](std::span<const BoxPair> parts, void* data, const Shape& array) {
       for (const BoxPair& part : parts)
         box_runs(s, part.from, array, part.to,
                  [&](Index from, Index at, Index count) { std::copy_n(x.begin() + from, count, static_cast<double*>(data) + at); });
     };
     for (const std::string& weight : names.weights(stored)) {
       const TensorReader part = part_of(all, names.place(weight));
-      to.lengths[weight] = length_of(numbers(name));
+      to.lengths[weight] = length_of(values(name));
       std::vector<double>& gradient = to.gradients[weight];
       gradient.resize(std::size_t(elements(part.shape)));
-      part.read(whole(part.shape), gradient.data(), part.shape, whole(part.shape));
+      part.read(full_box(part.shape), gradient.data(), part.shape, full_box(part.shape));
     }
   }
 
@@ -77,7 +77,7 @@ class Expected {
     const safetensors::Tensor& tensor = *tensors_.at(name);
     ensure(size_of(tensor.type) == Index(sizeof(V)), "{} is of type {}", name, name_of(tensor.type));
     std::vector<V> x(elements(tensor.shape));
-    reader_.read(tensor, whole(tensor.shape), x.data(), tensor.shape, whole(tensor.shape));
+    reader_.read(tensor, full_box(tensor.shape), x.data(), tensor.shape, full_box(tensor.shape));
     return {x.begin(), x.end()};
   }
 
@@ -141,7 +141,7 @@ void read_text_of_source(const Expected& expected, Golden& g) {
 
 // Without RoPE, the gradients of key biases are only rounding. Their error is therefore measured relative to the
 // gradients of query biases, with which GPT-2 stores them.
-void measure_biases_of_keys(const ModelConfig& m, GoldenNumbers& n) {
+void measure_biases_of_keys(const ModelConfig& m, GoldenValues& n) {
   const std::string_view keys = ".k_proj.bias";
   for (auto& [name, length] : n.lengths)
     if (m.attention.rotary_dim() == 0 && name.ends_with(keys))
@@ -155,7 +155,7 @@ Golden read(const std::string& name) {
   g.model = read_model_folder(g.folder).model;
   if (const Masking* const masking = masking_of(*g.model.objective)) {
     Masking any = *masking;
-    any.share = 1;  // any token may have a label
+    any.fraction = 1;  // any token may have a label
     g.model.objective = masked_tokens(any);
   }
   const Expected expected(g.folder / "expected.safetensors");
@@ -163,7 +163,7 @@ Golden read(const std::string& name) {
   const StoredNames names = names_in(g.folder, g.model);
   g.single = expected.in("fp32", names);
   g.twice = expected.in("fp64", names);
-  for (GoldenNumbers* n : {&g.single, &g.twice}) measure_biases_of_keys(g.model, *n);
+  for (GoldenValues* n : {&g.single, &g.twice}) measure_biases_of_keys(g.model, *n);
   if (!expected.has("prompt")) return g;
   g.prompt = expected.tokens("prompt");
   g.generated = expected.tokens("generated");
@@ -245,7 +245,7 @@ void GoldenReader<T>::read_at_once() {
 }
 
 template <class T>
-double GoldenReader<T>::error(const GoldenNumbers& expected, Index seq_length) {
+double GoldenReader<T>::error(const GoldenValues& expected, Index seq_length) {
   const MicroBatch& all = g_.batch;
   const bool by_length = g_.model.has_dynamic_rope() && !all.lengths.empty();  // a pass with a state has no padding
   if (g_.model.attention.causal && !has_encoder(g_.model) && !by_length) read_with_state(seq_length);
@@ -267,9 +267,9 @@ template class GoldenReader<float>;
 
 double distance(std::span<const double> a, std::span<const double> b, double length) {
   ensure(a.size() == b.size(), "{} values, but {} reference values", a.size(), b.size());
-  double apart = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]);
-  return apart == 0 ? 0 : std::sqrt(apart) / length;
+  double squared_distance = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) squared_distance += (a[i] - b[i]) * (a[i] - b[i]);
+  return squared_distance == 0 ? 0 : std::sqrt(squared_distance) / length;
 }
 double distance(std::span<const double> a, std::span<const double> b) { return distance(a, b, length_of(b)); }
 

@@ -15,7 +15,7 @@
 namespace gyr::testing {
 
 // Expected results in one precision.
-struct GoldenNumbers {
+struct GoldenValues {
   double loss = 0;
   std::vector<double> ahead_losses;                      // losses of multi-token prediction by depth, if the model has it
   std::vector<double> logits;                            // (batch, seq_length, columns), or (batch, columns) for classification of texts
@@ -33,7 +33,7 @@ struct Golden {
   MicroBatch batch;  // labels are next tokens, masked tokens or classes. Every sequence is padded on the right, without labels; in bidirectional
                      // models the padding is a document of its own
   std::vector<Index> row;                // row[r]: row of the expected logits that belongs to row r of the batch; -1 if there is none
-  GoldenNumbers single, twice;           // expected results in fp32 and in fp64
+  GoldenValues single, twice;            // expected results in fp32 and in fp64
   std::vector<Token> prompt, generated;  // greedy generation in fp32; empty if the model does not generate
 };
 
@@ -55,8 +55,8 @@ class GoldenReader {
   Device& device() { return device_; }
   // Largest difference to the expected logits among this rank's columns, relative to the largest expected logit. Only
   // the first `seq_length` tokens of every sequence are read.
-  double error(const GoldenNumbers& expected, Index seq_length);
-  double error(const GoldenNumbers& expected) { return error(expected, g_.batch.seq_length); }
+  double error(const GoldenValues& expected, Index seq_length);
+  double error(const GoldenValues& expected) { return error(expected, g_.batch.seq_length); }
 
  private:
   void read_with_state(Index seq_length);

@@ -59,7 +59,7 @@ inline Grid* grid_of(const Layout& layout) {
   for (const LayoutAxis& axis : layout.axes) key += fmt::format("{} {} ", name_of(axis.axis), axis.size);
   for (const int rank : layout.permutation) key += fmt::format("p{} ", rank);
   if (layout.sequence) key += "sequence ";
-  key += fmt::format("a{} e{} {} ", layout.attention_ranks, layout.expert, layout.expert_room);
+  key += fmt::format("a{} e{} {} ", layout.attention_ranks, layout.expert, layout.expert_receive_capacity);
   key += fmt::format("{}{} ", layout.order == SequenceOrder::zigzag ? "z" : "c", name_of(layout.context_mode));
   key += fmt::format("{} {} ", name_of(layout.shard), layout.bucket_bytes);
   for (const Span& stage : layout.stages) key += fmt::format("s{} ", stage.size());
@@ -68,7 +68,7 @@ inline Grid* grid_of(const Layout& layout) {
     static const WaitPolicy patience = wait_policy_of(MPI_COMM_WORLD);
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    meet();
+    sync_ranks();
     MPI_Comm comm;
     MPI_Comm_split(MPI_COMM_WORLD, rank < layout.ranks() ? 0 : MPI_UNDEFINED, rank, &comm);
     if (comm != MPI_COMM_NULL) {

@@ -23,11 +23,11 @@ struct GroupedCase {
 
 // Results of grouped GEMMs: y, dx, and the stacked dw of all groups.
 template <class T>
-struct GroupedProducts {
+struct GroupedGemms {
   Tensor2<T> y, dx;
   Tensor2<Acc<T>> dw;
 
-  GroupedProducts(Workbench& bench, const GroupedCase& c) {
+  GroupedGemms(Workbench& bench, const GroupedCase& c) {
     const Index groups = Index(c.rows.size());
     const auto x = bench.normal<T>(c.all(), c.k), dy = bench.normal<T>(c.all(), c.n), w = bench.normal<T>(groups * c.n, c.k);
     dw = bench.normal<Acc<T>>(groups * c.n, c.k), y = bench.zeros<T>(c.all(), c.n), dx = bench.zeros<T>(c.all(), c.k);
@@ -47,11 +47,11 @@ struct GroupedProducts {
 inline void expect_bf16_follows_double(const GroupedCase& c) {
   SCOPED_TRACE(c.name());
   Workbench of_bf16, of_double;
-  const GroupedProducts<bf16> found(of_bf16, c);
-  const GroupedProducts<double> wanted(of_double, c);
-  EXPECT_LE(difference(numbers(found.y), numbers(wanted.y)), tolerance<bf16>);
-  EXPECT_LE(difference(numbers(found.dx), numbers(wanted.dx)), tolerance<bf16>);
-  EXPECT_LE(difference(numbers(found.dw), numbers(wanted.dw)), tolerance<float>);
+  const GroupedGemms<bf16> found(of_bf16, c);
+  const GroupedGemms<double> wanted(of_double, c);
+  EXPECT_LE(difference(values_of(found.y), values_of(wanted.y)), tolerance<bf16>);
+  EXPECT_LE(difference(values_of(found.dx), values_of(wanted.dx)), tolerance<bf16>);
+  EXPECT_LE(difference(values_of(found.dw), values_of(wanted.dw)), tolerance<float>);
 }
 
 }  // namespace gyr::testing

@@ -38,7 +38,7 @@ struct Result {
 };
 
 // Exit code and output of a process, for failure messages.
-inline std::string told(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
+inline std::string output_of(const Result& r) { return "exit code " + std::to_string(r.code) + "\n" + r.out + r.err; }
 
 // Runs any program; the first word is its path. Returns when the process and all its descendants have ended.
 Result execute(const Words& command, const Options& options = {});

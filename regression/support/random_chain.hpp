@@ -44,7 +44,7 @@ class RandomChain {
   }
   int linear(OperatorChain& chain, const Channels& in, const Channels& out) {
     const std::string name = named("linear");
-    chain.push_back(product(name, in, out, {name}));
+    chain.push_back(gemm_operator(name, in, out, {name}));
     return 1;
   }
   int norm(OperatorChain& chain, const Channels& in) {

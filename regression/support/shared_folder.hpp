@@ -16,11 +16,11 @@ class SharedFolder {
   SharedFolder() {
     std::string path(4096, '\0');
     if (rank() == 0) own_.emplace(), path.replace(0, own_->path().string().size(), own_->path().string());
-    meet();
+    sync_ranks();
     MPI_Bcast(path.data(), int(path.size()), MPI_CHAR, 0, MPI_COMM_WORLD);
     path_ = path.c_str();
   }
-  ~SharedFolder() { meet(); }
+  ~SharedFolder() { sync_ranks(); }
   static int rank() {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -16,13 +16,13 @@ inline double state_value(int salt, Content content, const std::string& name, In
   return 2 * stream.uniform(element) - 1;
 }
 
-// Calls visit(numbers, content, p, of) for each tensor of an engine's training state. `numbers` is a Tensor1 of the
+// Calls visit(values, content, p, of) for each tensor of an engine's training state. `values` is a Tensor1 of the
 // values that this rank keeps: elements `of` of its shard.
 template <class Visit>
 void visit_state(Engine& engine, Visit&& visit) {
   for (const auto& p : engine.stage().parameters().all())
     for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
-      if (const Piece x = engine.tensor(*p, content)) with_type(x.numbers, [&](const auto& typed) { visit(typed, content, *p, x.of); });
+      if (const Piece x = engine.tensor(*p, content)) with_type(x.values, [&](const auto& typed) { visit(typed, content, *p, x.of); });
 }
 
 inline void set_state(Engine& engine, int salt) {

@@ -17,7 +17,7 @@ namespace gyr::testing {
 inline void as_team(int size, const std::function<void(const BuildTeam&)>& action) {
   std::vector<std::int64_t> shared(static_cast<std::size_t>(size));
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
-  std::barrier<> meet(size);
+  std::barrier<> rank_barrier(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
@@ -25,9 +25,9 @@ inline void as_team(int size, const std::function<void(const BuildTeam&)>& actio
       team.rank = rank, team.size = size;
       team.all_gather = [&](std::int64_t mine) {
         shared[std::size_t(rank)] = mine;
-        meet.arrive_and_wait();
+        rank_barrier.arrive_and_wait();
         auto all = shared;
-        meet.arrive_and_wait();
+        rank_barrier.arrive_and_wait();
         return all;
       };
       team.collective_check = [&](const std::function<void()>& part) {
@@ -37,10 +37,10 @@ inline void as_team(int size, const std::function<void(const BuildTeam&)>& actio
         } catch (...) {
           mine = std::current_exception();
         }
-        meet.arrive_and_wait();
+        rank_barrier.arrive_and_wait();
         const auto first = std::find_if(errors.begin(), errors.end(), [](const auto& error) { return error != nullptr; });
         const std::exception_ptr error = first == errors.end() ? nullptr : *first;
-        meet.arrive_and_wait();
+        rank_barrier.arrive_and_wait();
         if (error) std::rethrow_exception(error);
       };
       action(team);

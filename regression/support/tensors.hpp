@@ -62,13 +62,13 @@ inline constexpr double tolerance<bf16> = 2e-2;
 
 // The values in storage order, or row by row for a strided matrix.
 template <class View>
-std::vector<double> numbers(const View& x) {
+std::vector<double> values_of(const View& x) {
   std::vector<double> v(x.span());
   for (std::size_t i = 0; i < v.size(); ++i) v[i] = double(x.data()[i]);
   return v;
 }
 template <class T>
-std::vector<double> numbers(const Matrix<T>& x) {
+std::vector<double> values_of(const Matrix<T>& x) {
   std::vector<double> v;
   for (Index r = 0; r < x.rows; ++r)
     for (Index c = 0; c < x.columns; ++c) v.push_back(double(x(r, c)));

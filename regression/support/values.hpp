@@ -15,7 +15,7 @@ namespace gyr::testing {
 using Values = std::vector<double>;
 
 // n deterministic values in [-1, 1) that depend only on the seed.
-inline Values numbers(Index n, std::uint64_t seed) {
+inline Values random_values(Index n, std::uint64_t seed) {
   Values x(n);
   std::uint64_t s = seed * 0x9e3779b97f4a7c15u + 1;
   for (double& v : x) {

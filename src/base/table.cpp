@@ -29,10 +29,10 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
     begin = end + 1;
     if (!lines.back().empty() && width_of(lines.back()) + 1 + width_of(word) > width) lines.emplace_back();
     for (; width_of(word) > width; lines.emplace_back()) {
-      std::size_t cut = width;
-      while (width_of(word.substr(0, cut)) < width || (word[cut] & 0xc0) == 0x80) ++cut;
-      lines.back() = word.substr(0, cut);
-      word.erase(0, cut);
+      std::size_t break_at = width;
+      while (width_of(word.substr(0, break_at)) < width || (word[break_at] & 0xc0) == 0x80) ++break_at;
+      lines.back() = word.substr(0, break_at);
+      word.erase(0, break_at);
     }
     lines.back().append(lines.back().empty() ? "" : " ").append(word);
   }

@@ -20,7 +20,7 @@ void add_weights_of(const ModelConfig& config, DType precision, const Layout& la
   Stage of_rank(config, precision, dry, trained);
   const int stage = layout.coordinate(position, Axis::pipeline);
   for (const auto& p : of_rank.parameters().all())
-    if (!p->tied) all.emplace(p->weight.name, PlacedTensor{p->weight, stage, p->trained, p->cut(), Content::weight, p->dtype()});
+    if (!p->tied) all.emplace(p->weight.name, PlacedTensor{p->weight, stage, p->trained, p->flat_shard(), Content::weight, p->dtype()});
 }
 
 // Positions that together hold all weights: per pipeline stage, one for each group of mixers (attention, SSM) and each
@@ -30,7 +30,7 @@ std::vector<int> holders_of_all(const Layout& layout) {
   std::vector<int> holders;
   for (int position = 0; position < layout.ranks(); ++position) {
     const int tensor = layout.coordinate(position, Axis::tensor);
-    const bool first_of_team = tensor == 0 || (mixers.are_apart() && tensor == int(mixers.ssm.first));
+    const bool first_of_team = tensor == 0 || (mixers.are_separate() && tensor == int(mixers.ssm.first));
     if (first_of_team && layout.coordinate(position, token_axes) < layout.expert) holders.push_back(position);
   }
   return holders;
@@ -50,7 +50,7 @@ std::vector<PlacedTensor> model_weights(const ModelConfig& config, const Trained
   return model_weights(config, DType::f32, grid_layout(1, 1, 1, {{0, config.layers()}}), trained);
 }
 
-PlacedTensor beside(const PlacedTensor& weight, Content content, DType precision) {
+PlacedTensor like_weight(const PlacedTensor& weight, Content content, DType precision) {
   PlacedTensor tensor = weight;
   tensor.content = content, tensor.dtype = accumulator_of(precision);
   return tensor;
@@ -63,9 +63,9 @@ std::vector<PlacedTensor> model_tensors(const ModelConfig& config, DType precisi
   for (const PlacedTensor& weight : model_weights(config, precision, layout, trained)) {
     all.push_back(weight);
     if (!weight.trained) continue;
-    all.push_back(beside(weight, Content::first_moment, precision));
-    all.push_back(beside(weight, Content::second_moment, precision));
-    if (weight.dtype != accumulator_of(precision)) all.push_back(beside(weight, Content::master, precision));
+    all.push_back(like_weight(weight, Content::first_moment, precision));
+    all.push_back(like_weight(weight, Content::second_moment, precision));
+    if (weight.dtype != accumulator_of(precision)) all.push_back(like_weight(weight, Content::master, precision));
   }
   return all;
 }
@@ -76,12 +76,12 @@ Index row_bytes(const Move& b, const PlacedTensor& t) { return elements(b.box.co
 
 // Boxes of part `part`, if the boxes are divided into `parts` parts of about equal bytes.
 std::vector<Move> part_of(const std::vector<Move>& boxes, const std::vector<PlacedTensor>& tensors, Index part, Index parts) {
-  const Cut cut{bytes_of(boxes, tensors), parts};
+  const FileSplit file_split{bytes_of(boxes, tensors), parts};
   std::vector<Move> mine;
   Index offset = 0;
   for (const Move& b : boxes) {
     const Index bytes = row_bytes(b, tensors[b.tensor]);
-    const auto [first, last] = cut.rows_in(part, offset, bytes, b.box.count[0]);
+    const auto [first, last] = file_split.rows_in(part, offset, bytes, b.box.count[0]);
     offset += bytes * b.box.count[0];
     if (first == last) continue;
     Move& m = mine.emplace_back(b);
@@ -93,13 +93,14 @@ std::vector<Move> part_of(const std::vector<Move>& boxes, const std::vector<Plac
 }  // namespace
 
 std::vector<Move> contributed_boxes(const std::vector<PlacedTensor>& tensors, const Layout& layout, int position, bool spread) {
-  std::vector<Move> copied, experts, own;  // replicated weights, replicated expert weights, and this rank's ZeRO shards
+  std::vector<Move> copied, experts, zero_shards;  // replicated weights, replicated expert weights, and this rank's ZeRO shards
   for (std::size_t t = 0; t < tensors.size(); ++t) {
-    const bool cut = is_zero_sharded(tensors[t].content, layout.cut());
-    for (const Held& held : cut ? kept_at(tensors[t], layout, position) : held_at(tensors[t], layout, position))
-      if (held.copy(weight_axes).rank == 0) (cut ? own : tensors[t].weight.expert ? experts : copied).push_back({t, held.box, position});
+    const bool file_split = is_zero_sharded(tensors[t].content, layout.zero_shard());
+    for (const Held& held : file_split ? kept_at(tensors[t], layout, position) : held_at(tensors[t], layout, position))
+      if (held.copy(weight_axes).rank == 0)
+        (file_split ? zero_shards : tensors[t].weight.expert ? experts : copied).push_back({t, held.box, position});
   }
-  std::vector<Move> mine = own;
+  std::vector<Move> mine = zero_shards;
   for (const std::vector<Move>& some : {copied, experts}) {
     if (some.empty()) continue;
     const Coordinate copy = layout.replicas(bool(tensors[some.front().tensor].weight.expert), position);

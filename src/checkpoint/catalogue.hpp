@@ -16,7 +16,7 @@ std::vector<PlacedTensor> model_weights(const ModelConfig&, DType precision, con
 std::vector<PlacedTensor> model_weights(const ModelConfig&, const Trained& = {});
 
 // The optimizer tensor (`Content`: a moment or the master weight) that belongs to a weight.
-PlacedTensor beside(const PlacedTensor& weight, Content, DType precision);
+PlacedTensor like_weight(const PlacedTensor& weight, Content, DType precision);
 // Manifest entry of a tensor.
 StoredTensor stored_tensor(const PlacedTensor&);
 // All tensors of a checkpoint: every weight, the Adam moments of trained weights, and a master weight if a trained

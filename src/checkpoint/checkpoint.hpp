@@ -96,8 +96,8 @@ Reading reading_of(const std::string& name);  // `name`: "all" or "broadcast"
 
 // Bytes that this rank has read to load a checkpoint.
 struct LoadTraffic {
-  Index numbers = 0;  // bytes of the tensor elements that it requested
-  Index disk = 0;     // bytes read from files for them; HDF5 chunks are read in full
+  Index elements = 0;  // bytes of the tensor elements that it requested
+  Index disk = 0;      // bytes read from files for them; HDF5 chunks are read in full
 };
 
 // Fills the model's weights from a checkpoint of the same model in any precision, and with `everything` also the Adam

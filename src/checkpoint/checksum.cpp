@@ -31,8 +31,8 @@ std::uint64_t sum_of_hex(const std::string& digits, const std::string& origin) {
 }
 
 std::uint64_t SummedFile::sum() const {
-  const hdf5::Extent whole{0, bytes()};
-  return sum({&whole, 1});
+  const hdf5::Extent total{0, bytes()};
+  return sum({&total, 1});
 }
 
 // Calls visit(bytes, offset, count) for each block of the byte range, up to the end of the file.
@@ -67,18 +67,18 @@ SummedFile::Sums SummedFile::sums(std::span<const std::vector<hdf5::Extent>> lis
   for (std::size_t i = 1; i < pieces.size(); ++i)
     require(end(pieces[i - 1]) <= pieces[i].extent.offset, Exit::data, "{}: its datasets overlap", name_);
 
-  Checksum whole;
+  Checksum total;
   std::vector<Checksum> sums(lists.size());
   auto next = pieces.begin();  // iterator: first byte range that does not end before the current block
   blocks({0, bytes()}, [&](const char* bytes, Index offset, Index count) {
-    whole.add(bytes, count);
+    total.add(bytes, count);
     while (next != pieces.end() && end(*next) <= offset) ++next;
     for (auto piece = next; piece != pieces.end() && piece->extent.offset < offset + count; ++piece) {
       const Index from = std::max(piece->extent.offset, offset), to = std::min(end(*piece), offset + count);
       sums[piece->list].add(bytes + (from - offset), to - from);
     }
   });
-  Sums values{whole.value(), {}};
+  Sums values{total.value(), {}};
   for (const Checksum& sum : sums) values.lists.push_back(sum.value());
   return values;
 }

@@ -45,7 +45,7 @@ class SummedFile {
   // Checksums of the full file and of each list of byte ranges, in one pass over the file. The ranges of a list must
   // ascend.
   struct Sums {
-    std::uint64_t whole;
+    std::uint64_t total;
     std::vector<std::uint64_t> lists;
   };
   Sums sums(std::span<const std::vector<hdf5::Extent>> lists) const;

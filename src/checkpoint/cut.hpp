@@ -9,7 +9,7 @@
 
 namespace gyr {
 
-struct Cut {
+struct FileSplit {
   Index bytes;  // bytes of all tensors
   Index parts;
 

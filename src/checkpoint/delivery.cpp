@@ -43,7 +43,7 @@ Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, 
 const std::byte* Delivery::kept(const PlacedTensor& t, const Piece& piece) const {
   if (copied_ == &t) return copy_.data();
   ensure(bool(piece), "{} has no {} on this rank", t.weight.name, name_of(t.content));
-  const std::byte* data = on_host(piece.numbers, copy_);
+  const std::byte* data = on_host(piece.values, copy_);
   copied_ = data == copy_.data() ? &t : nullptr;
   return data;
 }
@@ -56,7 +56,7 @@ void Delivery::pack(const Move& b, Index first, Index rows, std::byte* to) const
   const Piece piece = state_.tensor(p, t.content);
   const std::byte* data = kept(t, piece);
   const Index size = size_of(t.dtype);
-  box_runs(p.held.shape, local, local.count, whole(local.count), [&](Index from, Index there, Index count) {
+  box_runs(p.held.shape, local, local.count, full_box(local.count), [&](Index from, Index there, Index count) {
     std::memcpy(to + there * size, data + (from - piece.of.first) * size, std::size_t(count * size));
   });
 }

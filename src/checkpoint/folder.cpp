@@ -72,7 +72,7 @@ std::vector<std::int64_t> committed_steps(const fs::path& folder) {
 
 namespace {
 
-void require_own(const fs::path& path, const CheckpointHeader& header, const RunIdentity& run) {
+void require_same_run(const fs::path& path, const CheckpointHeader& header, const RunIdentity& run) {
   require(run.owns(header), Exit::data, "{}: {}, but this folder belongs to run {}{}", path.string(),
           header.run.empty() ? "carries no run id" : "belongs to run " + printable(header.run), run.id,
           run.unmarked_until < 0 ? "" : fmt::format(", whose checkpoints carry its id from step {} on", run.unmarked_until + 1));
@@ -99,7 +99,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, const Note& no
     try {
       const CheckpointHeader header = read_header(path);
       require(header.step == *step, Exit::data, "{}: contains step {}, unlike its name", path.string(), header.step);
-      if (run) require_own(path, header, *run);
+      if (run) require_same_run(path, header, *run);
       return path;
     } catch (const Error& error) {
       if (note) note(fmt::format("skipped checkpoint {}", error.what()));

@@ -31,10 +31,10 @@ class Slabs {
   Index step() const { return step_; }
   std::vector<double> read(Index first, Index count) const {
     std::vector<std::byte> stored(count * row_ * size_of(tensor_.dtype));
-    std::vector<double> numbers(count * row_);
+    std::vector<double> values(count * row_);
     from_.read_rows(tensor_, first, count, stored.data());
-    convert_to_double(tensor_.dtype, stored.data(), Index(numbers.size()), numbers.data());
-    return numbers;
+    convert_to_double(tensor_.dtype, stored.data(), Index(values.size()), values.data());
+    return values;
   }
 
  private:
@@ -115,10 +115,10 @@ std::string describe_checkpoint(const std::filesystem::path& path, const Descrip
   std::vector<TableColumn> columns{{"tensor", false, 80}, {"shape", true}, {"type", false}};
   if (wanted.statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});
   Table table(columns);
-  Index numbers = 0, weights = 0;
+  Index values = 0, weights = 0;
   for (const StoredTensor* tensor : by_path(stored)) {
     const Index count = elements(tensor->shape);
-    numbers += count;
+    values += count;
     if (tensor->path.starts_with("/model/")) weights += count;
     std::vector<std::string> cells{tensor->path, text_of(tensor->shape), std::string(name_of(tensor->dtype))};
     if (wanted.statistics) {
@@ -131,7 +131,7 @@ std::string describe_checkpoint(const std::filesystem::path& path, const Descrip
   }
   std::string text = stored.has_header() ? header_text(stored.header()) : std::string();
   if (stored.manifest().index) text += files_text(stored.manifest());
-  text += fmt::format("\n{}\n{} elements, {} of them weights\n", table.str(), numbers, weights);
+  text += fmt::format("\n{}\n{} elements, {} of them weights\n", table.str(), values, weights);
   return text + checked;
 }
 
@@ -182,9 +182,9 @@ std::vector<Tolerance> read_tolerances(const std::filesystem::path& path) {
     std::istringstream words(line.substr(0, line.find('#')));
     Tolerance t;
     if (!(words >> t.pattern)) continue;
-    const bool numbers = bool(words >> t.absolute >> t.relative) && t.absolute >= 0 && t.relative >= 0;
+    const bool values = bool(words >> t.absolute >> t.relative) && t.absolute >= 0 && t.relative >= 0;
     std::string more;
-    require(numbers && !(words >> more), Exit::data,
+    require(values && !(words >> more), Exit::data,
             "{}:{}: expected PATTERN ABSOLUTE RELATIVE with tolerances >= 0, such as `/model/*/mamba/* 1e-6 1e-5`", path.string(), number);
     list.push_back(t);
   }

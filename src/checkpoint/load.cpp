@@ -31,14 +31,14 @@ void check_moments(const CheckpointFile& file, const ModelState& state) {
 // Reads the elements `of` of this rank's shard of a tensor, converted to `dtype`. Padding rows are zero.
 std::vector<std::byte> kept_of(const TensorReader& tensor, const Parameter& p, const Span& of, DType dtype) {
   std::vector<BoxPair> parts;
-  for (const Held& held : cut(p.held, of.first, of.last)) parts.push_back({held.box, {held.local, held.box.count}});
-  std::vector<std::byte> share(std::size_t(p.size() * size_of(tensor.dtype)));
-  tensor.read_parts(parts, share.data(), p.held.shape);
-  std::vector<std::byte> numbers(std::size_t(of.size() * size_of(dtype)));
+  for (const Held& held : pieces_of(p.held, of.first, of.last)) parts.push_back({held.box, {held.local, held.box.count}});
+  std::vector<std::byte> shard(std::size_t(p.size() * size_of(tensor.dtype)));
+  tensor.read_parts(parts, shard.data(), p.held.shape);
+  std::vector<std::byte> values(std::size_t(of.size() * size_of(dtype)));
   with_type(dtype, [&]<class S>(std::type_identity<S>) {
-    convert_numbers(tensor.dtype, share.data() + of.first * size_of(tensor.dtype), of.size(), reinterpret_cast<S*>(numbers.data()), tensor.name);
+    convert_values(tensor.dtype, shard.data() + of.first * size_of(tensor.dtype), of.size(), reinterpret_cast<S*>(values.data()), tensor.name);
   });
-  return numbers;
+  return values;
 }
 
 // Reads a tensor into a rank's memory. With a grid, the first of the ranks with equal data reads it and broadcasts to
@@ -47,22 +47,22 @@ class Fetch {
  public:
   explicit Fetch(Grid* grid = nullptr) : grid_(grid) {}
 
-  // Fills `kept`, the part of the parameter that this rank keeps. `cut`: ranks keep different parts (ZeRO), so each
+  // Fills `kept`, the part of the parameter that this rank keeps. `sharded`: ranks keep different parts (ZeRO), so each
   // reads its own.
-  void operator()(const std::function<TensorReader()>& open, const Parameter& p, const Piece& kept, bool cut) {
-    const AnyTensor& to = kept.numbers;
-    if (cut && to.size == 0) return;
+  void operator()(const std::function<TensorReader()>& open, const Parameter& p, const Piece& kept, bool sharded) {
+    const AnyTensor& to = kept.values;
+    if (sharded && to.size == 0) return;
     Communicator* const same = grid_ ? &grid_->replicas(bool(p.weight.expert)) : nullptr;
     if (!same || same->size() == 1) return copy_to_device(kept_of(open(), p, kept.of, to.dtype).data(), to);
-    std::vector<std::byte> numbers(std::size_t(to.bytes()));
-    if ((cut || same->rank() == 0) && !failed_) try {
-        numbers = kept_of(open(), p, kept.of, to.dtype);
+    std::vector<std::byte> values(std::size_t(to.bytes()));
+    if ((sharded || same->rank() == 0) && !failed_) try {
+        values = kept_of(open(), p, kept.of, to.dtype);
       } catch (const Error& error) {
         failed_ = error;
       }
     Transport& transport = same->transport();
-    if (!cut) Event(&transport, transport.broadcast(numbers.data(), to.bytes(), DType::u8, 0)).host_wait();
-    copy_to_device(numbers.data(), to);
+    if (!sharded) Event(&transport, transport.broadcast(values.data(), to.bytes(), DType::u8, 0)).host_wait();
+    copy_to_device(values.data(), to);
   }
   void check() const {
     if (failed_) throw *failed_;
@@ -82,19 +82,19 @@ void load_values(Fetch& fetch, const WeightSource& source, ParameterList paramet
 
 // Loads weights and master weights and sets the moments to zero.
 void load_weights_and_masters(Fetch& fetch, const WeightSource& source, ModelState& state) {
-  const Shard level = state.grid().layout().cut();
+  const Shard level = state.grid().layout().zero_shard();
   load_values(fetch, source, state.parameters(), level);
   state.reset_optimizer();
   for (const auto& p : state.parameters())
     if (const Piece master = state.tensor(*p, Content::master))
-      fetch([&] { return source.open(p->weight.name, master.numbers.dtype); }, *p, master, is_zero_sharded(Content::master, level));
+      fetch([&] { return source.open(p->weight.name, master.values.dtype); }, *p, master, is_zero_sharded(Content::master, level));
 }
 
 void load_moments(Fetch& fetch, const CheckpointFile& file, ModelState& state) {
   for (const auto& p : state.parameters())
     for (const Content content : {Content::first_moment, Content::second_moment})
       if (const Piece moment = state.tensor(*p, content))
-        fetch([&] { return file.open(content, p->weight.name); }, *p, moment, is_zero_sharded(content, state.grid().layout().cut()));
+        fetch([&] { return file.open(content, p->weight.name); }, *p, moment, is_zero_sharded(content, state.grid().layout().zero_shard()));
 }
 
 // Opens a source and checks that its files are intact and that it belongs to this model. Collective.

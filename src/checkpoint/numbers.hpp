@@ -12,11 +12,11 @@ namespace gyr {
 
 // to[i] = from[i], rounded to nearest. Exit::data naming `object` unless the stored type is a floating-point type.
 template <class S>
-void convert_numbers(DType type, const void* from, Index count, S* to, const std::string& object) {
-  const auto convert = [&](auto* numbers) {
-    using From = std::remove_cvref_t<decltype(*numbers)>;
-    if constexpr (std::is_same_v<From, bf16>) std::transform(numbers, numbers + count, to, [](bf16 x) { return S(float(x)); });
-    else std::transform(numbers, numbers + count, to, [](From x) { return S(x); });
+void convert_values(DType type, const void* from, Index count, S* to, const std::string& object) {
+  const auto convert = [&](auto* values) {
+    using From = std::remove_cvref_t<decltype(*values)>;
+    if constexpr (std::is_same_v<From, bf16>) std::transform(values, values + count, to, [](bf16 x) { return S(float(x)); });
+    else std::transform(values, values + count, to, [](From x) { return S(x); });
   };
   switch (type) {
     case DType::f64: return convert(static_cast<const double*>(from));
@@ -28,12 +28,12 @@ void convert_numbers(DType type, const void* from, Index count, S* to, const std
 
 // Converts to double; integer types are allowed as well.
 inline void convert_to_double(DType type, const void* from, Index count, double* to) {
-  const auto widen = [&](auto* numbers) { std::transform(numbers, numbers + count, to, [](auto x) { return double(x); }); };
+  const auto widen = [&](auto* values) { std::transform(values, values + count, to, [](auto x) { return double(x); }); };
   switch (type) {
     case DType::i32: return widen(static_cast<const std::int32_t*>(from));
     case DType::i64: return widen(static_cast<const std::int64_t*>(from));
     case DType::u8: return widen(static_cast<const std::uint8_t*>(from));
-    default: convert_numbers(type, from, count, to, "numbers");
+    default: convert_values(type, from, count, to, "numbers");
   }
 }
 

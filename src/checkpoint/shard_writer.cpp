@@ -39,8 +39,8 @@ ShardWriter::ShardWriter(const std::filesystem::path& file, const CheckpointHead
 
 void ShardWriter::begin(const StoredTensor& t, std::size_t number, const Box& box) {
   const int count = boxes_of_[number]++;
-  const bool is_whole = box.count == t.shape;
-  const std::string name = is_whole ? t.path : fmt::format("{}/{}", t.path, count);
+  const bool is_complete = box.count == t.shape;
+  const std::string name = is_complete ? t.path : fmt::format("{}/{}", t.path, count);
   dataset_.emplace(file_->create_dataset(name, t.dtype, box.count, options_.deflate));
   dataset_->set("hf_name", t.hf_name);
   dataset_->set("long_name", t.long_name);
@@ -66,15 +66,15 @@ void ShardWriter::write(const StoredTensor& t, std::size_t number, const Box& bo
 
 namespace {
 
-std::uint64_t sum_of_numbers(const hdf5::Dataset& dataset) {
+std::uint64_t checksum_of_values(const hdf5::Dataset& dataset) {
   const Index all = dataset.shape()[0], row = row_bytes(dataset.dtype(), dataset.shape());
   const Index slab = slab_rows(dataset.dtype(), dataset.shape(), Index(8) << 20);
-  const std::unique_ptr<std::byte[]> numbers(new std::byte[std::size_t(std::min(slab, all) * row)]);
+  const std::unique_ptr<std::byte[]> values(new std::byte[std::size_t(std::min(slab, all) * row)]);
   Checksum sum;
   for (Index first = 0; first < all; first += slab) {
     const Index rows = std::min(slab, all - first);
-    dataset.read_rows(first, rows, numbers.get());
-    sum.add(numbers.get(), rows * row);
+    dataset.read_rows(first, rows, values.get());
+    sum.add(values.get(), rows * row);
   }
   return sum.value();
 }
@@ -90,7 +90,7 @@ void ShardWriter::read_again() const {
   const hdf5::File file = hdf5::File::open(path_);
   for (const StoredBox& box : entry_.boxes) {
     const hdf5::Dataset dataset = file.dataset(box.dataset);
-    require(sum_of_numbers(dataset) == box.values_checksum, Exit::io,
+    require(checksum_of_values(dataset) == box.values_checksum, Exit::io,
             "{}: reads back different from what was written; the disk or its driver is faulty", dataset.name());
   }
 }
@@ -101,7 +101,7 @@ void ShardWriter::take_sums() {
   for (const StoredBox& box : entry_.boxes) extents.push_back(box.extents);
   const SummedFile::Sums sums = file.sums(extents);
   entry_.bytes = file.bytes();
-  entry_.sum = sums.whole;
+  entry_.sum = sums.total;
   for (std::size_t i = 0; i < entry_.boxes.size(); ++i) entry_.boxes[i].stored_sum = sums.lists[i];
 }
 

@@ -83,7 +83,7 @@ void StoredCheckpoint::open_file(Expect expect) {
     const hdf5::Dataset dataset = file.dataset(name);
     require(!has_header_ || dataset.checksummed(), Exit::data, "{}: carries no checksums; this program did not write it", dataset.name());
     const std::string hf_name = dataset.has("hf_name") ? dataset.text("hf_name") : "";
-    entry.boxes.push_back({manifest_.tensors.size(), name, whole(dataset.shape()), 0, {}, 0});
+    entry.boxes.push_back({manifest_.tensors.size(), name, full_box(dataset.shape()), 0, {}, 0});
     const std::string meaning = dataset.has("dtype_semantic") ? dataset.text("dtype_semantic") : std::string(name_of(dataset.dtype()));
     const std::string long_name = dataset.has("long_name") ? dataset.text("long_name") : name;
     manifest_.tensors.push_back({name, hf_name, long_name, dataset.dtype(), dataset.shape(), meaning});
@@ -171,9 +171,9 @@ void StoredCheckpoint::read(const StoredTensor& tensor, std::span<const BoxPair>
 }
 
 void StoredCheckpoint::read_rows(const StoredTensor& tensor, Index first, Index count, void* data) const {
-  Box rows = whole(tensor.shape);
+  Box rows = full_box(tensor.shape);
   rows.first[0] = first, rows.count[0] = count;
-  const BoxPair part{rows, whole(rows.count)};
+  const BoxPair part{rows, full_box(rows.count)};
   read(tensor, {&part, 1}, data, rows.count);
 }
 

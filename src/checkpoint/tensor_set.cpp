@@ -30,12 +30,12 @@ void check_tensor_set(const std::vector<StoredTensor>& list, const std::string& 
       const std::string prefix = path_of(content, "");
       if (!t.path.starts_with(prefix)) continue;
       const std::string weight = t.path.substr(prefix.size()), because = fmt::format("the file holds its {}", name_of(content));
-      const StoredTensor& own = present(tensors, Content::weight, weight, because, origin);
-      require(own.shape == t.shape, Exit::data, "{}: {} has shape {}, but its weight has {}", origin, printable(t.path), text_of(t.shape),
-              text_of(own.shape));
+      const StoredTensor& stored_weight = present(tensors, Content::weight, weight, because, origin);
+      require(stored_weight.shape == t.shape, Exit::data, "{}: {} has shape {}, but its weight has {}", origin, printable(t.path), text_of(t.shape),
+              text_of(stored_weight.shape));
       if (content == Content::master) continue;
       for (const Content other : {Content::first_moment, Content::second_moment}) present(tensors, other, weight, because, origin);
-      if (own.dtype == DType::bf16) present(tensors, Content::master, weight, because, origin);
+      if (stored_weight.dtype == DType::bf16) present(tensors, Content::master, weight, because, origin);
     }
 }
 

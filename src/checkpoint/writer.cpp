@@ -28,12 +28,14 @@ void CheckpointWriter::close_file() {
   shard_.reset();
 }
 
-Index CheckpointWriter::part_of(Index row) const { return Cut{bytes_, files_}.part_of(bytes_done_ + row * row_bytes(manifest_.tensors[tensor_])); }
+Index CheckpointWriter::part_of(Index row) const {
+  return FileSplit{bytes_, files_}.part_of(bytes_done_ + row * row_bytes(manifest_.tensors[tensor_]));
+}
 
 Box CheckpointWriter::box_in(Index part) const {
   const StoredTensor& t = manifest_.tensors[tensor_];
-  const auto [first, last] = Cut{bytes_, files_}.rows_in(part, bytes_done_, row_bytes(t), t.shape[0]);
-  Box box = whole(t.shape);
+  const auto [first, last] = FileSplit{bytes_, files_}.rows_in(part, bytes_done_, row_bytes(t), t.shape[0]);
+  Box box = full_box(t.shape);
   box.first[0] = first, box.count[0] = last - first;
   return box;
 }

@@ -24,7 +24,7 @@ bool offload_fits_hosts(const RunPlan& plan, const Cluster& cluster) {
 
 // Memory of the rank that fills its device most, relative to the device's size, and a warning if some rank does not
 // fit.
-std::string room_text(const RunPlan& plan, const Cluster& cluster) {
+std::string memory_text(const RunPlan& plan, const Cluster& cluster) {
   double part = 0, bytes = 0, memory = 0;
   for (int position = 0; position < plan.layout.ranks(); ++position) {
     const double has = cluster.island_of(plan.layout.rank_at(position)).device.memory, takes = double(plan.of(position).capacity.total());
@@ -77,7 +77,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
   Facts facts{
-      {"memory", room_text(plan, cluster)},
+      {"memory", memory_text(plan, cluster)},
       {"step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} tokens/s per device", p.seconds, rate, rate / layout.ranks())},
       {"MFU",
        fmt::format("{:.1f} % of {:.4g} TFLOP/s per device (counts the causal half of attention, the SSM as a plain recurrence, no recomputation)",

@@ -79,10 +79,10 @@ DatasetOptions dataset_options(const EvalArguments& a, const RunConfig& run, Ind
   data.classes = run.model.objective->classes();
   if (run.model.objective->most_pairs(seq_length) > 0) data.pairs = Pairs::as_they_are;
   if (run.model.objective->reads_pairs()) data.source_length = run.model.objective->lengths(seq_length).source;
-  const bool whole = !data.classes.empty() || data.pairs != Pairs::none;  // true: each sample is a full text, not a window of joined documents
+  const bool full_texts = !data.classes.empty() || data.pairs != Pairs::none;  // true: each sample is a full text, not a window of joined documents
   // The orders shuffled and megatron have the same windows, so that shuffled, the default, is used for both.
-  if (whole || data.source_length > 0 || run.data.order == "documents") data.order = SampleOrder::documents;
-  data.separate = whole || (run.data.separate && data.source_length == 0);
+  if (full_texts || data.source_length > 0 || run.data.order == "documents") data.order = SampleOrder::documents;
+  data.separate = full_texts || (run.data.separate && data.source_length == 0);
   data.predicts = run.model.objective->writes_next_token();
   data.vocab_size = run.model.vocab_size;
   data.words = words_of(run);

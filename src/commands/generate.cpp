@@ -28,10 +28,10 @@ namespace {
 struct GenerateArguments {
   std::string checkpoint, tokenizer, precision, weights = "stored", batch;
   std::vector<std::string> prompts, stop;
-  Index together = 8;
+  Index batch_size = 8;
   TemplateOption chat;
   Sampling sampling;
-  bool greedy = false, plain = false, own_template = false;
+  bool greedy = false, plain = false, model_template = false;
   int pipeline = 1;
 };
 
@@ -51,9 +51,9 @@ struct Questions {
 // `now`: the time that a chat template may ask for.
 Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end, std::time_t now) {
   Questions q;
-  const auto chat = a.chat.given()   ? std::optional(a.chat.read(tokenizer, now))
-                    : a.own_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer, now))
-                                     : std::nullopt;
+  const auto chat = a.chat.given()     ? std::optional(a.chat.read(tokenizer, now))
+                    : a.model_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer, now))
+                                       : std::nullopt;
   require(!(chat && a.plain), Exit::usage,
           "--plain cannot be combined with --template or --chat, which recognise special tokens in the template only");
   for (const std::string& text : a.prompts) {
@@ -105,7 +105,7 @@ void note_unapplied_settings(const GenerateArguments& a, const Note& note) {
     const std::string suggested = suggestions_in(companions, a.checkpoint);
     if (!suggested.empty())
       note(fmt::format("{} suggests {}: not applied, see --temperature, --top-k, --top-p and --tokens", generation_file_name, suggested));
-    if (!a.chat.given() && !a.own_template && chat_template_in(companions, a.checkpoint))
+    if (!a.chat.given() && !a.model_template && chat_template_in(companions, a.checkpoint))
       note("the model has a chat template, but the prompts are continued without it; --chat applies it");
   } catch (const Error& error) {  // only a note on this rank: all ranks read the required parts of these files elsewhere
     note(error.what());
@@ -114,38 +114,38 @@ void note_unapplied_settings(const GenerateArguments& a, const Note& note) {
 
 // Responses generated so far. Each one is printed when it and all earlier ones have ended: as prompt and text or, with
 // --batch, as a line of JSON.
-class Answers {
+class Replies {
  public:
-  Answers(const GenerateArguments& a, const Questions& questions, const Tokenizer& tokenizer)
-      : a_(a), questions_(questions), tokenizer_(tokenizer), answers_(questions.prompts.size()) {}
+  Replies(const GenerateArguments& a, const Questions& questions, const Tokenizer& tokenizer)
+      : a_(a), questions_(questions), tokenizer_(tokenizer), replies_(questions.prompts.size()) {}
 
   // Adds the next token of response i. Returns true if the response ends with it.
   bool add(Index i, Token token) {
-    Answer& answer = answers_[i];
-    answer.made += 1;
+    Reply& reply = replies_[i];
+    reply.made += 1;
     if (questions_.ends.contains(token)) {
-      answer.end = "end";
+      reply.end = "end";
     } else {
-      if (tokenizer_.has(token)) answer.tokens.push_back(token);  // padding ids of the vocabulary have no text
-      answer.text = questions_.continued ? tokenizer_.decode_after(questions_.prompts[i], answer.tokens) : tokenizer_.decode(answer.tokens);
-      if (truncate_at(answer.text, a_.stop)) answer.end = "stop";
-      else if (answer.made >= a_.sampling.tokens) answer.end = "length";
+      if (tokenizer_.has(token)) reply.tokens.push_back(token);  // padding ids of the vocabulary have no text
+      reply.text = questions_.continued ? tokenizer_.decode_after(questions_.prompts[i], reply.tokens) : tokenizer_.decode(reply.tokens);
+      if (truncate_at(reply.text, a_.stop)) reply.end = "stop";
+      else if (reply.made >= a_.sampling.tokens) reply.end = "length";
     }
-    return !answer.end.empty();
+    return !reply.end.empty();
   }
   // Prints the responses that can be printed, in order.
   void print_line() {
-    for (; said_ < answers_.size() && !answers_[said_].end.empty(); ++said_) {
-      const Answer& answer = answers_[said_];
-      const std::string& prompt = a_.prompts[said_];
-      if (a_.batch.empty()) std::printf("%s%s%s\n", said_ ? "\n" : "", prompt.c_str(), answer.text.c_str());
-      else std::printf("%s\n", json_text({{"prompt", prompt}, {"text", answer.text}, {"tokens", answer.made}, {"end", answer.end}}).c_str());
+    for (; printed_ < replies_.size() && !replies_[printed_].end.empty(); ++printed_) {
+      const Reply& reply = replies_[printed_];
+      const std::string& prompt = a_.prompts[printed_];
+      if (a_.batch.empty()) std::printf("%s%s%s\n", printed_ ? "\n" : "", prompt.c_str(), reply.text.c_str());
+      else std::printf("%s\n", json_text({{"prompt", prompt}, {"text", reply.text}, {"tokens", reply.made}, {"end", reply.end}}).c_str());
     }
     std::fflush(stdout);
   }
 
  private:
-  struct Answer {
+  struct Reply {
     std::vector<Token> tokens = {};
     std::string text = {}, end = {};
     Index made = 0;
@@ -153,8 +153,8 @@ class Answers {
   const GenerateArguments& a_;
   const Questions& questions_;
   const Tokenizer& tokenizer_;
-  std::vector<Answer> answers_;
-  std::size_t said_ = 0;
+  std::vector<Reply> replies_;
+  std::size_t printed_ = 0;
 };
 
 // Prints the throughput of prefill (prompts, with the first new token of each) and of decoding, and the number of CUDA
@@ -181,16 +181,16 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
           longest - asked, asked);
   Grid grid = grid_of(a, run, asked, runtime);
   Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid,
-                      {std::min(count, a.together), lengths, a.sampling.tokens, factors_of(a.weights)});
+                      {std::min(count, a.batch_size), lengths, a.sampling.tokens, factors_of(a.weights)});
   Stage& stage = generator.stage();
   stage.fill([&](ParameterList weights, const Arrived& arrived) { load_weights(a.checkpoint, grid, stage.config(), weights, arrived); });
 
-  Answers answers(a, questions, tokenizer);
+  Replies replies(a, questions, tokenizer);
   Index made = 0;
   generator.generate(questions.prompts, a.sampling, [&](Index i, Token token) {
     made += 1;
-    const bool ends = answers.add(i, token);
-    if (ends && runtime.rank() == 0) answers.print_line();
+    const bool ends = replies.add(i, token);
+    if (ends && runtime.rank() == 0) replies.print_line();
     return ends;
   });
   if (runtime.rank() == 0) print_throughput(generator.pace(), generator.graphs(), made);
@@ -223,13 +223,13 @@ void add_generate(Command& app, Action& action) {
        "generated, and why it ended: end (end token of the model), stop (--stop) or length (--tokens)")
       ->excludes(prompt);
   c->add_option(
-       "--together", a->together,
+       "--together", a->batch_size,
        "Maximum number of prompts in a batch; when one ends, the next one joins. Up to 8 of them share each read of the weights, and none depends "
        "on another")
       ->positive()
       ->show_default();
   a->chat.add(*c, "Template for prompts, as in data build: the prompt is inserted, and the model continues where the response begins.");
-  c->add_flag("--chat", a->own_template, "Use the model's own chat template");
+  c->add_flag("--chat", a->model_template, "Use the model's own chat template");
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json; default: the one that the checkpoint's deck names");
   c->add_flag("--plain", a->plain,
               "Encode special tokens spelt in a prompt as text, and omit the tokens that the tokenizer adds around a text (begin of text, ...); "
@@ -251,7 +251,7 @@ void add_generate(Command& app, Action& action) {
   c->callback([a, &action] {
     require(!a->prompts.empty() || !a->batch.empty(), Exit::usage, "nothing to continue: give --prompt TEXT or --batch FILE");
     if (a->greedy) a->sampling.temperature = 0;
-    require(!(a->own_template && a->chat.given()), Exit::usage,
+    require(!(a->model_template && a->chat.given()), Exit::usage,
             "--chat uses the model's template, and --template gives another one; give only one of them");
     action = [a] { return run(*a); };
   });

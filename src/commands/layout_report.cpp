@@ -65,7 +65,7 @@ class ChainTable {
   }
   static std::string sharding_of(const Operator& op, const LayoutStep& step) {
     if (op.weights.empty()) return "";
-    return step.cut == WeightSplit::nowhere ? "unsharded" : std::string(name_of(step.cut));
+    return step.split == WeightSplit::nowhere ? "unsharded" : std::string(name_of(step.split));
   }
   // Extra cost of the best layout in which this operator uses other tensor states.
   std::string otherwise(const Operator& op, const LayoutStep& step) const {

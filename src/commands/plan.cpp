@@ -47,14 +47,14 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
   write_page(a.page, plan_page(plan, PredictedRun(plan, *machine), *machine, a.tokens, &found));
 }
 
-MemoryLimits room_of(const RunConfig& run, const std::optional<Machine>& machine) {
+MemoryLimits limits_of(const RunConfig& run, const std::optional<Machine>& machine) {
   require(run.device_bytes > 0 || machine, Exit::usage,
           "--longest needs the memory size of a device; set memory.device_bytes, or name a description of "
           "the machine with --cluster");
-  MemoryLimits room{double(run.device_bytes), std::numeric_limits<double>::infinity()};
-  if (machine) room.device = machine->cluster.device.memory;
-  if (machine && machine->cluster.host.memory > 0) room.host = machine->cluster.host.memory;
-  return room;
+  MemoryLimits limits{double(run.device_bytes), std::numeric_limits<double>::infinity()};
+  if (machine) limits.device = machine->cluster.device.memory;
+  if (machine && machine->cluster.host.memory > 0) limits.host = machine->cluster.host.memory;
+  return limits;
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ int plan(const PlanArguments& a) {
           return;
         }
         if (a.longest) {
-          if (runtime.rank() == 0) std::printf("%s", longest_report(asked, ranks, room_of(asked, machine)).c_str());
+          if (runtime.rank() == 0) std::printf("%s", longest_report(asked, ranks, limits_of(asked, machine)).c_str());
           return;
         }
         const PlannedDeck deck = read_planned_deck(a, runtime, ranks, Replan::always, machine ? &*machine : nullptr);

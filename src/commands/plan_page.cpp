@@ -15,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-enum class Kind { forward, backward, backward_input, backward_weights, step, clear, messages, buckets, others, besides, send, reduce, gather };
+enum class Kind { forward, backward, backward_input, backward_weights, step, clear, messages, buckets, peers, besides, send, reduce, gather };
 constexpr std::array<const char*, 13> kind_names{"forward",
                                                  "backward",
                                                  "backward (input gradients)",
@@ -54,15 +54,15 @@ class Tasks {
   explicit Tasks(double unit) : unit_(unit) {}
 
   void add(Kind kind, int micro, int chunk, std::pair<Index, Index> more, double begin, double end) {
-    const Index from = whole(begin), to = whole(end);
-    for (const Index n : {Index(kind), Index(micro), Index(chunk), more.first, more.second, from - last_, to - from}) numbers_.push_back(n);
+    const Index from = rounded(begin), to = rounded(end);
+    for (const Index n : {Index(kind), Index(micro), Index(chunk), more.first, more.second, from - last_, to - from}) counts_.push_back(n);
     last_ = from;
   }
   // Adds a task and the waits before it. The waits follow one another and end where the task begins.
   void add(const Task& t, const TaskSpan& s) {
-    double wait = s.begin - s.of_others - s.bucket_wait - s.message_wait;
+    double wait = s.begin - s.peer_wait - s.bucket_wait - s.message_wait;
     for (const auto& [kind, seconds] :
-         {std::pair{Kind::messages, s.message_wait}, std::pair{Kind::buckets, s.bucket_wait}, std::pair{Kind::others, s.of_others}})
+         {std::pair{Kind::messages, s.message_wait}, std::pair{Kind::buckets, s.bucket_wait}, std::pair{Kind::peers, s.peer_wait}})
       if (seconds > 0) add(kind, t.micro, t.chunk, {-1, -1}, wait, wait + seconds), wait += seconds;
     const std::pair<Index, Index> more = t.op == Op::send     ? std::pair<Index, Index>{t.peer, -1}
                                          : t.bucket >= 0      ? std::pair<Index, Index>{t.bucket, -1}
@@ -70,13 +70,13 @@ class Tasks {
                                                               : std::pair<Index, Index>{-1, -1};
     add(kind_of(t.op), t.micro, t.chunk, more, s.begin, s.end);
   }
-  Json json() { return std::move(numbers_); }
+  Json json() { return std::move(counts_); }
 
  private:
-  Index whole(double seconds) const { return std::llround(seconds / unit_); }
+  Index rounded(double seconds) const { return std::llround(seconds / unit_); }
   double unit_;
   Index last_ = 0;
-  std::vector<Index> numbers_;
+  std::vector<Index> counts_;
 };
 
 // Pipeline ranks to draw: every n-th, the last one, the one that computes longest, and `wanted`.
@@ -102,7 +102,7 @@ Json row_of(const StepTimeline& step, int rank, double unit) {
   Tasks tasks(unit);
   for (std::size_t i = 0; i < program.tasks.size(); ++i)
     if (program.tasks[i].op != Op::receive) tasks.add(program.tasks[i], spans[i]);
-  if (const double end = end_of(program, spans); end < step.walked.makespan) tasks.add(Kind::others, -1, 0, {-1, -1}, end, step.walked.makespan);
+  if (const double end = end_of(program, spans); end < step.walked.makespan) tasks.add(Kind::peers, -1, 0, {-1, -1}, end, step.walked.makespan);
   if (step.besides > 0) tasks.add(Kind::besides, -1, 0, {-1, -1}, step.walked.makespan, step.walked.makespan + step.besides);
   const Prediction& p = step.of_rank[std::size_t(rank)];
   return {{"stage", rank}, {"parts", {p.compute, p.transfers, p.copies, p.messages, p.buckets, p.rest, p.seconds}}, {"tasks", tasks.json()}};
@@ -149,48 +149,48 @@ Json traffic_of(const LinkTraffic& traffic, int ranks) {
 
 }  // namespace
 
-Json plan_numbers(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens, const SearchResult* found) {
+Json plan_values(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens, const SearchResult* found) {
   const StepTimeline& step = predicted.step;
   const double unit = (step.walked.makespan + step.besides) / units;
   const int largest_rank = plan.layout.coordinate(plan.largest_rank().position, Axis::pipeline);
   Json rows = Json::array();
   for (const int rank : drawn_ranks(step, largest_rank)) rows.push_back(row_of(step, rank, unit));
-  Json numbers{{"source", source_text(machine)},
-               {"not_predicted", not_predicted},
-               {"facts", plan_facts(plan)},
-               {"predicted", prediction_facts(plan, predicted, machine, tokens)},
-               {"unit", unit},
-               {"kinds", kind_names},
-               {"step",
-                {{"seconds", predicted.longest().seconds},
-                 {"walked", step.walked.makespan},
-                 {"left", step.left},
-                 {"besides", step.besides},
-                 {"micros", step.micros},
-                 {"micros_left", step.micros_left},
-                 {"ranks", step.programs.size()},
-                 {"chunks", step.programs.front().shape.chunks},
-                 {"longest", step.longest}}},
-               {"rows", rows},
-               {"memory", memory_of(plan, step, machine.cluster.device.memory, unit)},
-               {"traffic", traffic_of(predicted.traffic, plan.layout.ranks())}};
-  if (!found) return numbers;
+  Json data{{"source", source_text(machine)},
+            {"not_predicted", not_predicted},
+            {"facts", plan_facts(plan)},
+            {"predicted", prediction_facts(plan, predicted, machine, tokens)},
+            {"unit", unit},
+            {"kinds", kind_names},
+            {"step",
+             {{"seconds", predicted.longest().seconds},
+              {"walked", step.walked.makespan},
+              {"left", step.left},
+              {"besides", step.besides},
+              {"micros", step.micros},
+              {"micros_left", step.micros_left},
+              {"ranks", step.programs.size()},
+              {"chunks", step.programs.front().shape.chunks},
+              {"longest", step.longest}}},
+            {"rows", rows},
+            {"memory", memory_of(plan, step, machine.cluster.device.memory, unit)},
+            {"traffic", traffic_of(predicted.traffic, plan.layout.ranks())}};
+  if (!found) return data;
   Json refused = Json::array();
   for (const auto& row : refused_rows(*found)) refused.push_back(row);
-  numbers["ranking"] = {{"summary", search_summary(*found)},
-                        {"titles", ranking_titles},
-                        {"rows", ranking_rows(plan.run, plan.layout.ranks(), machine.cluster, *found)},
-                        {"seconds", Json::array()},
-                        {"refused", refused}};
+  data["ranking"] = {{"summary", search_summary(*found)},
+                     {"titles", ranking_titles},
+                     {"rows", ranking_rows(plan.run, plan.layout.ranks(), machine.cluster, *found)},
+                     {"seconds", Json::array()},
+                     {"refused", refused}};
   for (const FoundLayout& f : found->best) {
     const Prediction& p = f.prediction;
-    numbers["ranking"]["seconds"].push_back({p.compute, p.transfers, p.copies, p.buckets, bubble(p)});
+    data["ranking"]["seconds"].push_back({p.compute, p.transfers, p.copies, p.buckets, bubble(p)});
   }
-  return numbers;
+  return data;
 }
 
 std::string plan_page(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens, const SearchResult* found) {
-  return page_of(plan_page_html, plan_numbers(plan, predicted, machine, tokens, found));
+  return page_of(plan_page_html, plan_values(plan, predicted, machine, tokens, found));
 }
 
 }  // namespace gyr

@@ -12,7 +12,7 @@ namespace gyr {
 // Data of the page. Times are integer multiples of `unit` seconds. `rows[].tasks` has seven integers per task: index of
 // its kind in `kinds`, micro-batch, chunk, two details (first and end part, or the peer, or the bucket; -1: none),
 // start relative to the start of the previous task, and duration.
-Json plan_numbers(const RunPlan&, const PredictedRun&, const Machine&, double tokens, const SearchResult* = nullptr);
+Json plan_values(const RunPlan&, const PredictedRun&, const Machine&, double tokens, const SearchResult* = nullptr);
 std::string plan_page(const RunPlan&, const PredictedRun&, const Machine&, double tokens, const SearchResult* = nullptr);
 
 }  // namespace gyr

@@ -121,8 +121,8 @@ std::string symbols_text(const EngineConfig& config, const Layout& layout) {
       fmt::format("rows: {} tokens of a micro-batch on a rank = {} sequences x {} tokens", rows, config.micro_batch_size, config.seq_length);
   if (layout.size(Axis::context) > 1) text += fmt::format(" / {} context-parallel ranks", layout.size(Axis::context));
   if (layout.sequence)
-    text += fmt::format("; {} rows of the residual stream where {} tensor-parallel ranks shard it", StreamRows{rows, layout.stream_parts()}.share(),
-                        layout.stream_parts());
+    text += fmt::format("; {} rows of the residual stream where {} tensor-parallel ranks shard it",
+                        StreamRows{rows, layout.stream_parts()}.rows_per_part(), layout.stream_parts());
   return text + fmt::format("; hidden: {} channels; {} bytes per element\n", config.model.hidden_size, size_of(config.precision)) +
          "branches: each layer all-reduces one residual branch in forward and one in backward, a P layer two; recomputed layers repeat the forward\n";
 }
@@ -190,12 +190,13 @@ std::string experts_text(const EngineConfig& config, const Layout& layout) {
   const SequenceLayout sequences = layout.sequences(0, config.micro_batch_size, config.seq_length);
   const Index rows = sequences.rows();
   Communicator ranks("expert", dry_transport(0, layout.expert));
-  const Index room = std::min(ExpertExchange::capacity({&ranks, layout.expert_room}, rows, routing.top_k, config.model.moe.experts),
-                              config.model.moe.experts * max_rows_of_expert(config.model.moe, sequences));
+  const Index row_capacity =
+      std::min(ExpertExchange::capacity({&ranks, layout.expert_receive_capacity}, rows, routing.top_k, config.model.moe.experts),
+               config.model.moe.experts * max_rows_of_expert(config.model.moe, sequences));
   return fmt::format(
       "a rank has {} of {} per layer and memory for {} rows of a micro-batch{}; balanced routing, which this plan assumes, sends it {}",
-      config.model.moe.experts / layout.expert, config.model.moe.experts, room,
-      layout.expert_room > 0 ? " (parallel.expert_room; the run fails if it receives more)" : ", the maximum that any routing sends",
+      config.model.moe.experts / layout.expert, config.model.moe.experts, row_capacity,
+      layout.expert_receive_capacity > 0 ? " (parallel.expert_room; the run fails if it receives more)" : ", the maximum that any routing sends",
       rows * routing.top_k);
 }
 
@@ -263,21 +264,21 @@ Facts plan_facts(const RunPlan& plan) {
   return facts;
 }
 
-std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& room) {
+std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& row_capacity) {
   Table table({{"activation.*"}, {"tokens", true}, {"ratio to the first", true}});
   layout_of(run, ranks);  // throws for errors of the deck that do not depend on the length
   Index first = 0;
   bool more = false;
   const std::vector<ActivationChoice> choices = activation_choices(run.offload);
   for (const ActivationChoice& choice : choices) {
-    const auto [tokens, is_longest] = longest_sequence(run, ranks, choice, room);
+    const auto [tokens, is_longest] = longest_sequence(run, ranks, choice, row_capacity);
     if (first == 0) first = tokens;
     more = more || is_longest;
     table.row({choice.name, tokens > 0 ? fmt::format("{}{}", is_longest ? "at least " : "", tokens) : "none",
                first > 0 ? fmt::format("{:.2f}", double(tokens) / double(first)) : ""});
   }
-  std::string text = fmt::format("Longest sequences that fit in {} MiB of device memory", mebi(Index(room.device)));
-  if (std::isfinite(room.host)) text += fmt::format(" and {} MiB of host memory", mebi(Index(room.host)));
+  std::string text = fmt::format("Longest sequences that fit in {} MiB of device memory", mebi(Index(row_capacity.device)));
+  if (std::isfinite(row_capacity.host)) text += fmt::format(" and {} MiB of host memory", mebi(Index(row_capacity.host)));
   text +=
       fmt::format(", tried in steps of {} tokens; {} sequences per micro-batch, {} ranks\n", unit_of_length(run), run.train.micro_batch_size, ranks) +
       table.str();

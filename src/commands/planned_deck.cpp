@@ -86,11 +86,11 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
 }
 
 Decision shared(const RunConfig& run, int ranks, const Machine& machine) {
-  const OffloadFraction share = best_share(run, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
+  const OffloadFraction fraction = best_fraction(run, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
   Decision d;
-  d.lines = {alpha_line(share.alpha)};
-  d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, predicted step time {:.4g} s{}", machine.cluster.name, share.alpha, share.seconds,
-                        share.alpha == share.most && share.most < 1 ? "; host memory allows no more" : "");
+  d.lines = {alpha_line(fraction.alpha)};
+  d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, predicted step time {:.4g} s{}", machine.cluster.name, fraction.alpha,
+                        fraction.seconds, fraction.alpha == fraction.most && fraction.most < 1 ? "; host memory allows no more" : "");
   return d;
 }
 
@@ -130,10 +130,10 @@ PlannedDeck read_planned_deck(const DeckArguments& a, const Runtime& runtime, in
   });
   deck.notes = decision.notes;
   decision = Decision::of(text_of_first(world, decision.packed()));
-  DeckArguments settled = a;
-  settled.overrides.insert(settled.overrides.end(), decision.lines.begin(), decision.lines.end());
-  settled.overrides.push_back("parallel.plan=deck");
-  deck.run = read_deck(settled, runtime, deck.effective);
+  DeckArguments decided = a;
+  decided.overrides.insert(decided.overrides.end(), decision.lines.begin(), decision.lines.end());
+  decided.overrides.push_back("parallel.plan=deck");
+  deck.run = read_deck(decided, runtime, deck.effective);
   if (decision.found) deck.expected = decision.expected;
   return deck;
 }

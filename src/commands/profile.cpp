@@ -99,7 +99,7 @@ int profile(const ProfileArguments& a) {
         const Layout layout = layout_of(run, planned_ranks(run, a.ranks, runtime));
         EngineConfig config = engine_config(run, layout);
         config.micros = 1;
-        const GemmCounts counts = plan_rank(config, layout, runtime.rank() % layout.ranks()).products;
+        const GemmCounts counts = plan_rank(config, layout, runtime.rank() % layout.ranks()).gemms;
         const std::vector<GemmTime> times = time_gemms(counts, [&](std::size_t done) {
           if (runtime.rank() == 0) std::fprintf(stderr, "\r%zu of %zu shapes%s", done, counts.size(), done == counts.size() ? "\n" : "");
         });

@@ -65,7 +65,7 @@ std::string deck_text(const std::vector<std::string>& lines) {
 }  // namespace
 
 std::string recompute_text(const LayoutChoice& c) {
-  return recompute_names[c.recompute] + (c.alpha >= 0 ? fmt::format(", alpha {:g}", c.share()) : std::string());
+  return recompute_names[c.recompute] + (c.alpha >= 0 ? fmt::format(", alpha {:g}", c.offload_fraction()) : std::string());
 }
 
 const std::vector<const char*> ranking_titles{"",
@@ -103,11 +103,11 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
   std::vector<std::array<std::string, 3>> rows;
   const auto add = [&](const char* title, const Refusals& refusals) {
     const std::vector<Refusals::Line> lines = refusals.lines();
-    double others = 0;
+    double remaining = 0;
     for (std::size_t i = 0; i < lines.size(); ++i)
       if (i < most) rows.push_back({title, fmt::format("{:.0f}", lines[i].layouts), lines[i].why});
-      else others += lines[i].layouts;
-    if (others > 0) rows.push_back({title, fmt::format("{:.0f}", others), "for other reasons"});
+      else remaining += lines[i].layouts;
+    if (remaining > 0) rows.push_back({title, fmt::format("{:.0f}", remaining), "for other reasons"});
   };
   add("Violates a rule of the deck", result.by_rules);
   add("Too large for memory", result.by_memory);

@@ -78,8 +78,8 @@ class ConversationOption {
                       "{% generation %} blocks if there are any. A chat template also gets the line's keys tools, documents and "
                       "chat_template_kwargs.");
     option->excludes(text_key);
-    const auto add_key = [&](const char* name, std::string& key, const char* help, bool of_turns) {
-      keys_.emplace_back(command.add_option(name, key, help)->show_default()->needs(option), of_turns);
+    const auto add_key = [&](const char* name, std::string& key, const char* help, bool of_messages) {
+      keys_.emplace_back(command.add_option(name, key, help)->show_default()->needs(option), of_messages);
     };
     add_key("--prompt-key", prompt_, "JSON key of the prompt", false);
     add_key("--response-key", response_, "JSON key of the response", false);
@@ -93,9 +93,9 @@ class ConversationOption {
   std::shared_ptr<const ConversationFormat> format(const Tokenizer& tokenizer, std::time_t now) const {
     if (!template_.given()) return nullptr;
     const Chat text = template_.read(tokenizer, now);
-    for (const auto& [option, of_turns] : keys_)
-      require(!option->given() || of_turns == text.of_turns(), Exit::usage, "{} does not apply to a template of {}", option->name(),
-              text.of_turns() ? "{role} and {content}" : "{prompt} and {response}");
+    for (const auto& [option, of_messages] : keys_)
+      require(!option->given() || of_messages == text.of_messages(), Exit::usage, "{} does not apply to a template of {}", option->name(),
+              text.of_messages() ? "{role} and {content}" : "{prompt} and {response}");
     return std::make_shared<ConversationFormat>(ConversationFormat{text, prompt_, response_, messages_, role_, content_, assistant_});
   }
 

@@ -28,7 +28,7 @@ struct TokenizerArguments {
   DocumentsOption documents;
 };
 
-std::string whole_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
+std::string all_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
 void train(const TokenizerArguments& a) {
   TrainerOptions options = a.options;
@@ -63,7 +63,7 @@ void encode(const TokenizerArguments& a) {
     });
     return;
   }
-  for (const auto id : tokenizer.encode(a.text.empty() ? whole_input() : a.text, specials)) std::printf("%d ", id);
+  for (const auto id : tokenizer.encode(a.text.empty() ? all_input() : a.text, specials)) std::printf("%d ", id);
   std::printf("\n");
 }
 

@@ -25,7 +25,7 @@ namespace {
 
 struct TrainArguments : PlanArguments {
   std::string exit_record, supervisor;
-  bool resume = false, anew = false, accept_changes = false, take_over = false, dry_run = false, replan = false;
+  bool resume = false, start_over = false, accept_changes = false, take_over = false, dry_run = false, replan = false;
   int attempt = 0;
 };
 
@@ -61,7 +61,7 @@ int train(const TrainArguments& a) {
           std::fflush(stdout);
         }
         RunFolder folder;
-        const TrainOptions options{a.resume, a.anew, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder, deck.expected};
+        const TrainOptions options{a.resume, a.start_over, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder, deck.expected};
         with_outcome(folder, [&] { train(run, deck.effective, options, runtime.world()); });
       },
       true);
@@ -78,7 +78,7 @@ void add_train(Command& app, Action& action) {
   describe_deck(*command);
   command->add_flag("--resume", a->resume,
                     "Resume the run in the output folder from its newest complete checkpoint; start a new run if there is none");
-  command->add_flag("--anew", a->anew,
+  command->add_flag("--anew", a->start_over,
                     "Start a new run in a folder that has checkpoints of another run; its checkpoints and logs are moved to OUTPUT/set_aside/RUN");
   command->add_flag("--accept-changes", a->accept_changes,
                     "With --resume: continue even if changed deck keys make the model compute a different function");
@@ -98,7 +98,7 @@ void add_train(Command& app, Action& action) {
       "Start a watcher process for each rank. The watcher of the first rank that ends without a report writes this file (gyrfalcon run)");
   command->add_option("--supervisor", a->supervisor, "Token in OUTPUT/supervisor.lock of the gyrfalcon run process that starts this run");
   command->callback([a, &action] {
-    require(!(a->resume && a->anew), Exit::usage, "--resume continues the run that --anew would set aside; give only one of them");
+    require(!(a->resume && a->start_over), Exit::usage, "--resume continues the run that --anew would set aside; give only one of them");
     action = [a] { return train(*a); };
   });
 }

@@ -13,7 +13,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double most_weights = 0x1p48, most_numbers = 0x1p48, most_rows = 0x1p30, most_samples_tokens = 0x1p62;
+constexpr double most_weights = 0x1p48, most_elements = 0x1p48, most_rows = 0x1p30, most_samples_tokens = 0x1p62;
 
 void at_most(double made, double most, const char* what, const std::string& settings_text) {
   require(made <= most, Exit::config, "{}: together that is {:.3g} {}; the maximum is {:.3g}", settings_text, made, what, most);
@@ -76,11 +76,11 @@ void check_bounds(const RunConfig& run, const SettingsText& settings_text) {
           "{}: sequences of {} tokens, but the model has {} learned positions; take shorter sequences, or more positions",
           settings_text({"train.seq_length", "model.positions"}), t.seq_length, m.positions);
   at_most(rows, most_rows, "tokens in a micro-batch", settings_text({"train.micro_batch_size", "train.seq_length"}));
-  at_most(rows * size_of(m).channels, most_numbers, "activation elements of a micro-batch",
+  at_most(rows * size_of(m).channels, most_elements, "activation elements of a micro-batch",
           settings_text({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",
                          "model.mlp.intermediate_size", "model.moe.intermediate_size"}));
   if (all_layers(m).find_first_of("PM") != std::string::npos)
-    at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_numbers, "elements of scan states",
+    at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_elements, "elements of scan states",
             settings_text({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
                            "model.mamba.state_size"}));
   at_most(double(t.steps) * double(run.largest_batch()) * double(t.seq_length), most_samples_tokens, "tokens of a run",

@@ -22,7 +22,7 @@ bool ssm_fits(const MambaConfig& c, int ranks) {
          on_a_rank(c.num_heads, ranks) % on_a_rank(c.num_groups, ranks) == 0;
 }
 
-double executed(const LayerFlops& f) { return f.products + f.attention + f.scan + f.convolution; }
+double executed(const LayerFlops& f) { return f.gemms + f.attention + f.scan + f.convolution; }
 
 double attention_on(ModelConfig m, Index seq_length, int ranks) {
   AttentionConfig& c = m.attention;
@@ -38,9 +38,9 @@ double ssm_on(ModelConfig m, Index seq_length, int ranks) {
   return executed(mamba_flops(m, seq_length));
 }
 
-std::string numbers_of(const std::vector<MixerSplit>& shares) {
+std::string list_of(const std::vector<MixerSplit>& splits) {
   std::string text;
-  for (const MixerSplit& share : shares) text += fmt::format("{}{}", text.empty() ? "" : ", ", share.attention_ranks);
+  for (const MixerSplit& mixer_split : splits) text += fmt::format("{}{}", text.empty() ? "" : ", ", mixer_split.attention_ranks);
   return text;
 }
 
@@ -51,11 +51,11 @@ MixerSplit both_mixers_on_all_ranks(const ModelConfig& m, Index seq_length, int 
 }
 
 std::vector<MixerSplit> mixer_splits(const ModelConfig& m, Index seq_length, int tensor_ranks) {
-  std::vector<MixerSplit> shares;
+  std::vector<MixerSplit> splits;
   for (int n = 1; n < tensor_ranks; ++n)
     if (attention_fits(m.attention, n) && ssm_fits(m.mamba, tensor_ranks - n))
-      shares.push_back({n, attention_on(m, seq_length, n), ssm_on(m, seq_length, tensor_ranks - n)});
-  return shares;
+      splits.push_back({n, attention_on(m, seq_length, n), ssm_on(m, seq_length, tensor_ranks - n)});
+  return splits;
 }
 
 int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_length) {
@@ -65,45 +65,47 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
       "leave it 0",
       p.attention_ranks);
   if (p.mixer == Mixer::split) return 0;
-  const bool must = p.mixer == Mixer::apart, hybrid = all_layers(m).find('P') != std::string::npos;
+  const bool must = p.mixer == Mixer::separate, hybrid = all_layers(m).find('P') != std::string::npos;
   require(!must || hybrid, Exit::config, "parallel.mixer = apart is for blocks that have both mixers, and model.pattern has no P; set it to split");
   require(!must || p.tensor > 1, Exit::config,
           "parallel.mixer = apart gives attention and SSM to different tensor-parallel ranks, and there is one; set parallel.tensor to 2 or more, or "
           "parallel.mixer to split");
   if (!hybrid || p.tensor == 1) return 0;
   const std::vector<MixerSplit> possible = mixer_splits(m, seq_length, p.tensor);
-  std::vector<MixerSplit> shares = possible;
-  if (p.attention_ranks > 0) std::erase_if(shares, [&](const MixerSplit& share) { return share.attention_ranks != p.attention_ranks; });
+  std::vector<MixerSplit> splits = possible;
+  if (p.attention_ranks > 0) std::erase_if(splits, [&](const MixerSplit& mixer_split) { return mixer_split.attention_ranks != p.attention_ranks; });
   require(p.attention_ranks < p.tensor, Exit::config,
           "parallel.attention_ranks = {} leaves none of parallel.tensor = {} ranks for the SSM; set it to {} or less, or to 0 to have it chosen",
           p.attention_ranks, p.tensor, p.tensor - 1);
-  if (shares.empty()) {
+  if (splits.empty()) {
     require(!must && p.attention_ranks == 0, Exit::config,
             "parallel.attention_ranks = {} of parallel.tensor = {}: {} attention heads, {} KV heads, {} SSM heads and {} SSM groups must divide, "
             "or be divided by, the ranks that compute them; {}",
             p.attention_ranks, p.tensor, m.attention.num_heads, m.attention.num_kv_heads, m.mamba.num_heads, m.mamba.num_groups,
             possible.empty() ? std::string("no number of attention ranks is valid: set parallel.mixer to split, or parallel.tensor to another number")
-                             : "valid numbers: " + numbers_of(possible));
+                             : "valid numbers: " + list_of(possible));
     return 0;
   }
   const auto cheaper = [](const MixerSplit& a, const MixerSplit& b) { return a.slowest() < b.slowest(); };
-  const MixerSplit best = *std::min_element(shares.begin(), shares.end(), cheaper);
+  const MixerSplit best = *std::min_element(splits.begin(), splits.end(), cheaper);
   const bool can_split = attention_fits(m.attention, p.tensor) && ssm_fits(m.mamba, p.tensor);
   return must || !can_split || cheaper(best, both_mixers_on_all_ranks(m, seq_length, p.tensor)) ? best.attention_ranks : 0;
 }
 
 std::string mixer_table(const ModelConfig& m, Index seq_length, int tensor_ranks, int chosen) {
-  const MixerSplit together = both_mixers_on_all_ranks(m, seq_length, tensor_ranks);
+  const MixerSplit joint = both_mixers_on_all_ranks(m, seq_length, tensor_ranks);
   Table table({{"mixers"}, {"attention MFLOP", true}, {"SSM MFLOP", true}, {"busiest rank MFLOP", true}, {"ratio to split", true}});
-  const auto row = [&](const MixerSplit& share) {
-    std::string name =
-        share.attention_ranks == 0 ? "split" : fmt::format("{} attention, {} SSM", share.attention_ranks, tensor_ranks - share.attention_ranks);
-    if (share.attention_ranks == chosen) name += " (this deck)";
+  const auto row = [&](const MixerSplit& mixer_split) {
+    std::string name = mixer_split.attention_ranks == 0
+                           ? "split"
+                           : fmt::format("{} attention, {} SSM", mixer_split.attention_ranks, tensor_ranks - mixer_split.attention_ranks);
+    if (mixer_split.attention_ranks == chosen) name += " (this deck)";
     const auto mega = [](double flops) { return fmt::format("{:.3f}", flops / 1e6); };
-    table.row({name, mega(share.attention), mega(share.ssm), mega(share.slowest()), fmt::format("{:.3f}", share.slowest() / together.slowest())});
+    table.row({name, mega(mixer_split.attention), mega(mixer_split.ssm), mega(mixer_split.slowest()),
+               fmt::format("{:.3f}", mixer_split.slowest() / joint.slowest())});
   };
-  if (attention_fits(m.attention, tensor_ranks) && ssm_fits(m.mamba, tensor_ranks)) row(together);
-  for (const MixerSplit& share : mixer_splits(m, seq_length, tensor_ranks)) row(share);
+  if (attention_fits(m.attention, tensor_ranks) && ssm_fits(m.mamba, tensor_ranks)) row(joint);
+  for (const MixerSplit& mixer_split : mixer_splits(m, seq_length, tensor_ranks)) row(mixer_split);
   return table.str();
 }
 

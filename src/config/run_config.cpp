@@ -22,7 +22,7 @@ std::vector<std::string> names_of(const std::vector<Weight>& weights) {
 void check_data(const RunConfig& run) {
   require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
           "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
-  require(run.train.eval_every == 0 || split_shares(run.data.split)->at(1) > 0, Exit::config,
+  require(run.train.eval_every == 0 || split_fractions(run.data.split)->at(1) > 0, Exit::config,
           "train.eval_every = {} evaluates on the validation split, but data.split = {} leaves that empty", run.train.eval_every, run.data.split);
   if (!run.model.objective->has_source()) return;
   run.model.objective->lengths(run.train.seq_length);  // throws if samples of this length are too short for the objective

@@ -61,9 +61,9 @@ void check_experts(const RunConfig& run, int data) {
   require(run.model.moe.experts % ranks == 0, Exit::config,
           "parallel.expert = {} ranks cannot hold model.moe.experts = {} in equal parts; set parallel.expert to a divisor", ranks,
           run.model.moe.experts);
-  const double room = run.parallel.expert_room;
-  require(room == 0 || room >= 1, Exit::config,
-          "parallel.expert_room = {} is less than balanced routing needs; set it to 1 or more, or to 0 for any routing", room);
+  const double capacity = run.parallel.expert_receive_capacity;
+  require(capacity == 0 || capacity >= 1, Exit::config,
+          "parallel.expert_room = {} is less than balanced routing needs; set it to 1 or more, or to 0 for any routing", capacity);
   if (run.optimizer.frozen.empty() && !run.optimizer.lora) return;
   const Trained trained = run.optimizer.trained();
   std::map<std::string, const Weight*> first;  // by weight name with * for the expert index: weight of the first expert
@@ -138,7 +138,7 @@ Layout layout_from_choices(const ParallelConfig& p, int data, int attention_rank
   layout.context_mode = p.context_mode;
   layout.order = p.context_mode == ContextMode::ring ? SequenceOrder::zigzag : SequenceOrder::contiguous;
   layout.attention_ranks = attention_ranks;
-  layout.expert = p.expert, layout.expert_room = p.expert_room;
+  layout.expert = p.expert, layout.expert_receive_capacity = p.expert_receive_capacity;
   layout.shard = p.shard;
   layout.bucket_bytes = p.bucket_bytes;
   return layout;

@@ -28,14 +28,15 @@ std::vector<BatchStep> read_ramp(const std::vector<std::string>& entries) {
   return ramp;
 }
 
-GemmLibrary read_products(Section& s) {
-  auto products = s.get("products", "auto",
-                        "GEMM library on CPUs; auto: chosen by processor and shape. Libraries sum in different orders. gyrfalcon profile times them")
-                      .one_of({"auto", "cblas", "onednn"})
-                      .effect(Effect::none);
-  const std::string name = products.value();
+GemmLibrary read_gemm_library(Section& s) {
+  auto gemm_library =
+      s.get("products", "auto",
+            "GEMM library on CPUs; auto: chosen by processor and shape. Libraries sum in different orders. gyrfalcon profile times them")
+          .one_of({"auto", "cblas", "onednn"})
+          .effect(Effect::none);
+  const std::string name = gemm_library.value();
   const auto library = name == "cblas" ? GemmLibrary::cblas : name == "onednn" ? GemmLibrary::onednn : GemmLibrary::automatic;
-  products.must("a library that this build has", available(library)).value();
+  gemm_library.must("a library that this build has", available(library)).value();
   return library;
 }
 
@@ -56,7 +57,7 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
   c.new_head = head.must("stored if train.init_from is empty", head.value() == "stored" || !c.init_from.empty()).value() == "new";
   c.precision = s.get("precision", precision, "arithmetic; bf16: mixed precision with bf16 storage and GEMMs, fp32 accumulation and master weights")
                     .one_of({"fp32", "fp64", "bf16"});
-  c.products = read_products(s);
+  c.gemm_library = read_gemm_library(s);
   c.steps = s.get("steps", 1000, "number of optimizer steps").at_least(0).at_most(most_steps);
   c.global_batch_size = s.get("global_batch_size", 8, "sequences per optimizer step, over all ranks").positive().at_most(most_sequences);
   c.micro_batch_size =

@@ -22,7 +22,7 @@ enum class NonFinite { stop, skip, rollback };
 struct TrainConfig {
   std::string init_from, precision;
   bool new_head;  // true: draw a new head instead of using that of init_from
-  GemmLibrary products = GemmLibrary::automatic;
+  GemmLibrary gemm_library = GemmLibrary::automatic;
   Index steps, global_batch_size, micro_batch_size, seq_length;
   std::vector<BatchStep> ramp;
   Index eval_every, eval_batches, log_every;

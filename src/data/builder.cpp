@@ -93,9 +93,9 @@ class Output {
 
   void assemble(const Part& part, const Place& place) {
     if (rank_ > 0) {
-      auto whole = OutputFile::join(tokens_path(prefix_));
-      whole.write_at(place.first_token * bytes_of(type_), MappedFile(OutputFile::temporary(part_path_)).text());
-      whole.sync();
+      auto full = OutputFile::join(tokens_path(prefix_));
+      full.write_at(place.first_token * bytes_of(type_), MappedFile(OutputFile::temporary(part_path_)).text());
+      full.sync();
     }
     auto index = OutputFile::join(index_path(prefix_));
     write_index(index, part, place);
@@ -255,13 +255,13 @@ class Builder {
       if (classes_.size() < ids_.size()) classes_.push_back(1 + std::max(example.classes[w], -1));
       classes_.resize(ids_.size(), 0);
     }
-    const bool whole = !options_.format.labelled->of_words;
-    if (whole) classes_.assign(ids_.size(), 0);
+    const bool full = !options_.format.labelled->of_words;
+    if (full) classes_.assign(ids_.size(), 0);
     for (const Template& t : tokenizer_.vocabulary().templates) {
       ids_.insert(ids_.begin(), t.before.begin(), t.before.end()), ids_.insert(ids_.end(), t.after.begin(), t.after.end());
       classes_.insert(classes_.begin(), t.before.size(), 0), classes_.resize(ids_.size(), 0);
     }
-    if (whole && !classes_.empty()) classes_[0] = 1 + example.classes[0];
+    if (full && !classes_.empty()) classes_[0] = 1 + example.classes[0];
   }
 
   // Appends the special tokens that the tokenizer's post-processor puts before a document (`before`) or after it

@@ -19,7 +19,7 @@ class Chat {
   const ChatTemplate* format() const { return std::get_if<ChatTemplate>(&of_); }
   const JinjaChat* jinja() const { return std::get_if<JinjaChat>(&of_); }
 
-  bool of_turns() const { return jinja() || format()->of_turns(); }  // false: one prompt and one response per example
+  bool of_messages() const { return jinja() || format()->of_messages(); }  // false: one prompt and one response per example
   // The generation prompt: everything before the model's reply to `prompt`.
   std::vector<Utterance> question(std::string_view prompt, std::string_view assistant) const {
     return std::visit([&](const auto& chat) { return chat.question(prompt, assistant); }, of_);

@@ -99,9 +99,9 @@ void ChatTemplate::add_placeholder(std::string_view name, std::size_t character)
   const auto number = std::size_t(known - placeholders.begin());
   std::size_t before = 0;
   for (const Part& part : parts_) before += part.placeholder.has_value();
-  if (before == 0) of_turns_ = number >= 2;
+  if (before == 0) of_messages_ = number >= 2;
   require(
-      before < 2 && number == before + (of_turns_ ? 2 : 0), Exit::usage,
+      before < 2 && number == before + (of_messages_ ? 2 : 0), Exit::usage,
       "template, character {}: {{{}}} is out of place; a template has {{prompt}} and then {{response}}, or {{role}} and then {{content}}, each once",
       character, name);
   parts_.push_back({{}, before});
@@ -109,12 +109,12 @@ void ChatTemplate::add_placeholder(std::string_view name, std::size_t character)
 
 void ChatTemplate::find_unknown_marks(const std::string& text, const Tokenizer& tokenizer) { add_unknown_marks(text, tokenizer, unknown_marks_); }
 
-ChatTemplate::Parts::const_iterator ChatTemplate::answer() const {
+ChatTemplate::Parts::const_iterator ChatTemplate::response() const {
   return std::ranges::find_if(parts_, [](const Part& p) { return p.placeholder == 1; });
 }
 
 void ChatTemplate::mark_learned() {
-  auto part = parts_.begin() + (answer() - parts_.cbegin());
+  auto part = parts_.begin() + (response() - parts_.cbegin());
   for (bool open = true; open && part != parts_.end(); ++part) {
     part->utterance.learned = true;
     open = !part->utterance.special;
@@ -128,20 +128,20 @@ void ChatTemplate::fill(std::string_view first, std::string_view second, bool le
 void ChatTemplate::fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn,
                               std::vector<Utterance>& utterances) const {
   for (auto part = parts_.begin(); part != end; ++part) {
-    const Utterance& own = part->utterance;
-    const bool learned = learn && own.learned;
-    if (own.special) {
-      utterances.push_back({"", own.special, learned});
+    const Utterance& message = part->utterance;
+    const bool learned = learn && message.learned;
+    if (message.special) {
+      utterances.push_back({"", message.special, learned});
     } else {
-      append(utterances, part->placeholder ? values[*part->placeholder] : std::string_view(own.text), learned);
+      append(utterances, part->placeholder ? values[*part->placeholder] : std::string_view(message.text), learned);
     }
   }
 }
 
 std::vector<Utterance> ChatTemplate::question(std::string_view prompt, std::string_view assistant) const {
   std::vector<Utterance> utterances;
-  if (of_turns_) fill("user", prompt, false, utterances);
-  fill_until(answer(), {of_turns_ ? assistant : prompt, {}}, false, utterances);
+  if (of_messages_) fill("user", prompt, false, utterances);
+  fill_until(response(), {of_messages_ ? assistant : prompt, {}}, false, utterances);
   return utterances;
 }
 

@@ -40,7 +40,7 @@ class ChatTemplate {
   // misplaced one, an unknown escape, or a single brace.
   ChatTemplate(std::string_view format, const Tokenizer& tokenizer);
 
-  bool of_turns() const { return of_turns_; }  // true: placeholders {role} and {content}; false: {prompt} and {response}
+  bool of_messages() const { return of_messages_; }  // true: placeholders {role} and {content}; false: {prompt} and {response}
 
   // Appends the filled template to `utterances`. Adjacent texts with equal `learned` are merged. Text is therefore
   // split only at special tokens and where the target tokens begin or end, and a prompt gets the same ids as at
@@ -67,12 +67,12 @@ class ChatTemplate {
   void add_placeholder(std::string_view name, std::size_t character);
   void find_unknown_marks(const std::string& text, const Tokenizer& tokenizer);
   void mark_learned();
-  Parts::const_iterator answer() const;  // the second placeholder: {response} or {content}
+  Parts::const_iterator response() const;  // the second placeholder: {response} or {content}
   void fill_until(Parts::const_iterator end, std::array<std::string_view, 2> values, bool learn, std::vector<Utterance>& utterances) const;
 
   Parts parts_;
   std::vector<std::string> unknown_marks_;
-  bool of_turns_ = false;
+  bool of_messages_ = false;
 };
 
 }  // namespace gyr

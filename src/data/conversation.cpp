@@ -10,7 +10,7 @@ namespace {
 
 using namespace json_line;
 
-void add_turns(const json& messages, const ConversationFormat& f, std::vector<Utterance>& utterances) {
+void add_messages(const json& messages, const ConversationFormat& f, std::vector<Utterance>& utterances) {
   const ChatTemplate& format = *f.text.format();
   if (!messages.is_array()) refuse("has {} under '{}', not a list of messages", kind_of(messages), f.messages);
   bool learns = false;
@@ -35,8 +35,8 @@ Conversation read_conversation(std::string_view line, const ConversationFormat& 
       return result;
     }
     const json row = parse_object(line);
-    if (f.text.of_turns()) {
-      add_turns(value_of(row, f.messages), f, result.utterances);
+    if (f.text.of_messages()) {
+      add_messages(value_of(row, f.messages), f, result.utterances);
     } else {
       const std::string prompt = string_of(row, f.prompt);
       f.text.format()->fill(prompt, string_of(row, f.response), true, result.utterances);

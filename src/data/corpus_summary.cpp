@@ -35,9 +35,9 @@ std::int64_t marked(const TokenFile& file) {
 
 void add_companion_row(Table& table, const TokenFile& tokens, const std::filesystem::path& prefix, const char* what, const char* counts) {
   if (!std::filesystem::exists(index_path(prefix))) return;
-  const TokenFile beside(prefix);
-  require_same_sequences(beside, tokens, what);
-  const std::int64_t count = marked(beside);
+  const TokenFile file(prefix);
+  require_same_sequences(file, tokens, what);
+  const std::int64_t count = marked(file);
   table.row({what, fmt::format("{} {} ({:.1f} %)", count, counts, tokens.tokens() > 0 ? 100.0 * double(count) / double(tokens.tokens()) : 0.0)});
 }
 

@@ -42,8 +42,8 @@ DataConfig read_data(Section& s, const std::string& tokenizer) {
   require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config,
           "data.weights has {} values for {} prefixes; give one for each prefix", c.weights.size(), c.prefixes.size());
   auto split = s.get("split", "949,50,1", "proportions of train, validation and test documents (Megatron: --split)");
-  const auto shares = split_shares(split.value());
-  c.split = split.must("one to three numbers, the first above 0, as in 949,50,1", shares && shares->at(0) > 0).value();
+  const auto fractions = split_fractions(split.value());
+  c.split = split.must("one to three numbers, the first above 0, as in 949,50,1", fractions && fractions->at(0) > 0).value();
   c.order = s.get("order", "shuffled",
                   "order of samples. shuffled: windows of joined documents in random order; megatron: the order of Megatron-LM; documents: full "
                   "documents packed into windows")

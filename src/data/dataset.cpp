@@ -22,35 +22,36 @@ constexpr double surplus = 0.005;
 
 }  // namespace
 
-std::optional<std::array<double, 3>> split_shares(std::string_view text) {
-  std::array<double, 3> shares{};
+std::optional<std::array<double, 3>> split_fractions(std::string_view text) {
+  std::array<double, 3> fractions{};
   std::size_t count = 0;
   const char *at = text.data(), *end = at + text.size();
   for (bool more = true; more;) {
-    double share = -1;
-    const auto [next, error] = std::from_chars(at, end, share);
-    const bool good = error == std::errc() && std::isfinite(share) && share >= 0 && (next == end || *next == ',');
+    double fraction = -1;
+    const auto [next, error] = std::from_chars(at, end, fraction);
+    const bool good = error == std::errc() && std::isfinite(fraction) && fraction >= 0 && (next == end || *next == ',');
     if (!good || count == 3) return {};
-    shares[count++] = share;
+    fractions[count++] = fraction;
     more = next != end;
     at = next + (more ? 1 : 0);
   }
-  const double sum = shares[0] + shares[1] + shares[2];
+  const double sum = fractions[0] + fractions[1] + fractions[2];
   if (!(sum > 0) || !std::isfinite(sum)) return {};
-  for (double& share : shares) share /= sum;
-  return shares;
+  for (double& fraction : fractions) fraction /= sum;
+  return fractions;
 }
 
 std::string_view name_of(Split split) { return split == Split::train ? "train" : split == Split::validation ? "validation" : "test"; }
 
-SequenceRange split_range(std::string_view shares, Split which, std::int64_t N) {
-  const auto share = split_shares(shares);
-  require(share.has_value(), Exit::config, "'{}' is not a valid split; give the proportions of train, validation and test, such as 949,50,1", shares);
+SequenceRange split_range(std::string_view fractions, Split which, std::int64_t N) {
+  const auto fraction = split_fractions(fractions);
+  require(fraction.has_value(), Exit::config, "'{}' is not a valid split; give the proportions of train, validation and test, such as 949,50,1",
+          fractions);
   SequenceRange range{0, 0};
   double sum = 0;
   for (std::size_t i = 0; i <= std::size_t(which); ++i) {
     range.first = range.last;
-    sum += (*share)[i];
+    sum += (*fraction)[i];
     range.last = std::clamp<std::int64_t>(std::int64_t(std::nearbyint(sum * double(N))), range.first, N);
   }
   return range;
@@ -86,7 +87,7 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
 void Dataset::open(const Corpus& corpus) {
   files_.push_back(std::make_unique<TokenFile>(corpus.prefix));
   const TokenFile& file = *files_.back();
-  masks_.push_back(LossMask::beside(file));
+  masks_.push_back(LossMask::next_to(file));
   if (!options_.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options_.classes));
   if (options_.pairs != Pairs::none) references_.emplace_back(file, options_.pairs == Pairs::with_reference);
   require(options_.source_length == 0 || (masks_.back() && file.sequences() % 2 == 0), Exit::data,
@@ -111,10 +112,10 @@ SequenceRange Dataset::range_of(const TokenFile& file) const {
 std::unique_ptr<Samples> Dataset::samples_of(std::size_t c, SequenceRange range) const {
   const TokenFile& file = *files_[c];
   if (options_.order == SampleOrder::megatron) {
-    const bool alone = options_.corpora.size() == 1;
-    const double share = alone ? 1.0 : std::ceil(double(options_.samples) * blend_->weights()[c]);
+    const bool single = options_.corpora.size() == 1;
+    const double fraction = single ? 1.0 : std::ceil(double(options_.samples) * blend_->weights()[c]);
     return megatron_samples(file, range, options_.seq_length, options_.seed,
-                            alone ? options_.samples : std::int64_t(std::ceil(share * (1 + surplus))));
+                            single ? options_.samples : std::int64_t(std::ceil(fraction * (1 + surplus))));
   }
   // Each corpus has its own seed, so that corpora of equal size are not permuted in the same way.
   const std::uint64_t seed = options_.seed + (std::uint64_t(c) << 32);

@@ -74,11 +74,11 @@ struct DatasetOptions {
 
 // Parses the proportions of train, validation and test, such as 949,50,1, and normalises them to sum 1. Empty if `text`
 // is malformed.
-std::optional<std::array<double, 3>> split_shares(std::string_view text);
+std::optional<std::array<double, 3>> split_fractions(std::string_view text);
 // Sequences of one split of N sequences. As in Megatron-LM, boundaries lie at round(cumulative proportion * N), with
 // halves rounded to even.
-// Exit::config unless `shares` is one to three numbers, none negative, not all 0.
-SequenceRange split_range(std::string_view shares, Split which, std::int64_t N);
+// Exit::config unless `fractions` is one to three numbers, none negative, not all 0.
+SequenceRange split_range(std::string_view fractions, Split which, std::int64_t N);
 
 class Dataset {
  public:

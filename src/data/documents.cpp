@@ -40,7 +40,7 @@ class TextOfObject : public nlohmann::json_sax<json> {
     if (depth_ != 1) return true;
     here_ = name == wanted_;
     if (here_ && text) return refuse("has the key '" + wanted_ + "' twice");
-    if (!here_ && others_.size() < 100) others_ += (others_.empty() ? "" : ", ") + name;
+    if (!here_ && other_names_.size() < 100) other_names_ += (other_names_.empty() ? "" : ", ") + name;
     return true;
   }
   bool string(std::string& value) override {
@@ -79,11 +79,11 @@ class TextOfObject : public nlohmann::json_sax<json> {
     return true;
   }
   bool close() {
-    if (--depth_ == 0 && !text) return refuse(fmt::format("has no key '{}' (keys: {}); give the key that holds the text", wanted_, others_));
+    if (--depth_ == 0 && !text) return refuse(fmt::format("has no key '{}' (keys: {}); give the key that holds the text", wanted_, other_names_));
     return true;
   }
 
-  std::string wanted_, others_;
+  std::string wanted_, other_names_;
   std::size_t depth_ = 0;
   bool here_ = false;  // true: the last key read in the outer object is the wanted key
 };
@@ -132,7 +132,7 @@ double DocumentFile::blocks_read() const { return double(file_.consumed()) / dou
 // documents, any line start is usable. In running text it must be a place where GPT-2's pre-tokenizer splits, so that
 // block boundaries do not change the tokens: a run of white space gives its last character to the next piece. (With CR
 // LF line ends or other split rules, one token per block may differ.)
-std::int64_t DocumentFile::cut_after(std::int64_t offset) {
+std::int64_t DocumentFile::truncate_after(std::int64_t offset) {
   if (offset <= start_) return start_;
   const auto white = [&](std::int64_t i) { return white_space.find(file_.at(i)) != white_space.npos; };
   const bool any = format_.rule == Rule::line || format_.rule == Rule::json_lines;
@@ -166,10 +166,10 @@ bool DocumentFile::continues(std::int64_t offset) {
 std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last, const Visit& visit) {
   if (compressed() && first > 0) return 0;
   std::int64_t skipped = 0;
-  std::int64_t begin = cut_after(first * block_bytes);
+  std::int64_t begin = truncate_after(first * block_bytes);
   for (std::int64_t block = first; block < last || (compressed() && file_.reaches(begin)); ++block) {
     const std::int64_t border = (block + 1) * block_bytes;
-    const std::int64_t end = begin >= border ? begin : cut_after(border);
+    const std::int64_t end = begin >= border ? begin : truncate_after(border);
     if (begin < end) skipped += visit_part(begin, end, visit);
     begin = end;
     file_.forget(std::max<std::int64_t>(0, file_.newline_before(begin - 1)));  // keep the line before `begin`, which continues() reads

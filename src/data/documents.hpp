@@ -77,7 +77,7 @@ class DocumentFile {
 
  private:
   using Visit = std::function<void(const Fragment&)>;
-  std::int64_t cut_after(std::int64_t offset);
+  std::int64_t truncate_after(std::int64_t offset);
   std::int64_t line_end(std::int64_t offset);
   bool separates(std::int64_t line);
   bool continues(std::int64_t offset);

@@ -152,19 +152,19 @@ std::vector<JinjaChat::Region> JinjaChat::reply_regions(const ChatInput& input, 
 std::size_t JinjaChat::begin_of_reply(const ChatInput& input, std::size_t message, const Rendered& all) const {
   const Text& text = all.text;
   const auto source = origin_of(message).source;
-  const std::size_t own = std::min(find_origin(text, source, source, 0), text.size());
+  const std::size_t mapped = std::min(find_origin(text, source, source, 0), text.size());
   const auto prompt = try_render(input, message, true);
-  if (!prompt) return own;
+  if (!prompt) return mapped;
   const std::size_t common = common_prefix(prompt->bytes(), text.bytes());
   if (!has_prompt_) {
-    if (common < prompt->size()) return own;
+    if (common < prompt->size()) return mapped;
     if (text.bytes().compare(common, header_.size(), header_) == 0) return common + header_.size();
-    return own >= common && !is_blank(std::string_view(text.bytes()).substr(common, own - common)) ? own : common;
+    return mapped >= common && !is_blank(std::string_view(text.bytes()).substr(common, mapped - common)) ? mapped : common;
   }
   if (common == prompt->size()) return common;
   const auto before = try_render(input, message, false);
-  if (!before || common < before->size()) return own;
-  std::size_t begin = std::min(common, own);
+  if (!before || common < before->size()) return mapped;
+  std::size_t begin = std::min(common, mapped);
   for (const auto& place : all.specials)
     if (place.begin < begin && begin < place.end) begin = place.begin;
   return begin;
@@ -174,21 +174,21 @@ std::size_t JinjaChat::begin_of_reply(const ChatInput& input, std::size_t messag
 std::size_t JinjaChat::end_of_reply(const ChatInput& input, std::size_t message, const Rendered& all, std::size_t begin) const {
   const Text& text = all.text;
   const auto source = origin_of(message).source;
-  const std::size_t own = std::max(end_of_origin(text, source), begin);
+  const std::size_t mapped = std::max(end_of_origin(text, source), begin);
   const bool last_message = message + 1 == input.messages.size();
   const auto part = last_message ? std::optional(text) : try_render(input, message + 1, false);
-  const bool exact = part && part->size() >= own && text.bytes().starts_with(part->bytes());
-  const std::size_t later = find_origin(text, source + 1, std::uint32_t(input.messages.size()), own);
+  const bool exact = part && part->size() >= mapped && text.bytes().starts_with(part->bytes());
+  const std::size_t later = find_origin(text, source + 1, std::uint32_t(input.messages.size()), mapped);
   const std::size_t bound = exact ? part->size() : std::min(later, text.size());
   std::optional<std::size_t> first, last;
   for (const auto& place : all.specials) {
-    if (place.begin < own || place.end > bound) continue;
+    if (place.begin < mapped || place.end > bound) continue;
     if (place.id == closing_mark_) return place.end;
     if (!first) first = place.end;
     last = place.end;
   }
   if (first) return exact ? *last : *first;
-  return exact ? bound : own;
+  return exact ? bound : mapped;
 }
 
 std::vector<Utterance> JinjaChat::utterances_of(const Rendered& all, const std::vector<Region>& learned) {

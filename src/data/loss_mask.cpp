@@ -10,7 +10,7 @@ namespace gyr {
 
 std::filesystem::path mask_prefix(const std::filesystem::path& prefix) { return std::filesystem::path(prefix) += "_mask"; }
 
-std::unique_ptr<LossMask> LossMask::beside(const TokenFile& tokens) {
+std::unique_ptr<LossMask> LossMask::next_to(const TokenFile& tokens) {
   const auto prefix = mask_prefix(tokens.prefix());
   if (!std::filesystem::exists(tokens_path(prefix)) && !std::filesystem::exists(index_path(prefix))) return nullptr;
   return std::unique_ptr<LossMask>(new LossMask(tokens));

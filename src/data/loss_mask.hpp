@@ -19,7 +19,7 @@ class LossMask {
  public:
   // Opens the mask of `tokens`; null if neither of its files exists. Exit::missing if only one exists, and the errors
   // of TokenFile. Exit::data if the mask is not u8, or differs from the tokens in the number or length of sequences.
-  static std::unique_ptr<LossMask> beside(const TokenFile& tokens);
+  static std::unique_ptr<LossMask> next_to(const TokenFile& tokens);
 
   // Fills `out` with the mask, 0 or 1, of the tokens from `offset` of `sequence` on. Exit::data for any other value.
   void read(std::int64_t sequence, std::int64_t offset, std::span<std::uint8_t> out) const;

@@ -11,13 +11,13 @@
 
 namespace gyr {
 
-std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t room) {
+std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t capacity) {
   std::map<std::int64_t, std::vector<std::uint32_t>> open;  // open windows by the room that they have left, in tokens
   std::vector<std::uint32_t> window_of;
   window_of.reserve(sizes.size());
   std::uint32_t windows = 0;
   for (const std::int64_t size : sizes) {
-    std::int64_t left = room;
+    std::int64_t left = capacity;
     std::uint32_t window = windows;
     const auto best = open.lower_bound(size);
     if (best == open.end()) {
@@ -38,17 +38,17 @@ namespace {
 
 class PackedSamples : public Samples {
  public:
-  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts, SampleGrouping together)
-      : file_(file), room_(L + predicts), seed_(seed), texts_(together == SampleGrouping::pairs ? 2 : 1) {
+  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts, SampleGrouping grouping)
+      : file_(file), capacity_(L + predicts), seed_(seed), texts_(grouping == SampleGrouping::pairs ? 2 : 1) {
     require(r.last <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
             "{}: {} documents exceed the 32-bit indices of the documents order; use the shuffled order", file.prefix().string(), r.last);
     for (std::int64_t s = r.first; s < r.last; s += texts_)
-      if (together == SampleGrouping::texts ? file.length(s) > 0 : is_whole_pair(s)) documents_.push_back(std::uint32_t(s));
+      if (grouping == SampleGrouping::texts ? file.length(s) > 0 : is_full_pair(s)) documents_.push_back(std::uint32_t(s));
     left_out_ = (r.last - r.first) / texts_ - std::int64_t(documents_.size());
     std::stable_sort(documents_.begin(), documents_.end(), [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
     require(texts_ == 1 || !documents_.empty(), Exit::data,
             "{}: no pair among sequences {} to {} fits a window of {} tokens; use a longer sequence length", file.prefix().string(), r.first, r.last,
-            room_);
+            capacity_);
     require(!documents_.empty() && kept(documents_.front()) > predicts, Exit::data,
             "{}: no document among sequences {} to {} has at least {}, the minimum for one prediction", file.prefix().string(), r.first, r.last,
             predicts ? "two tokens" : "a token");
@@ -64,7 +64,7 @@ class PackedSamples : public Samples {
     for (std::int64_t i = 0; i < count; ++i) {
       const auto place = places_[std::size_t(first + permuted(i, count, mixed(key ^ mixed(window))))];
       const std::uint32_t document = document_at(place, key);
-      for (std::int64_t text = document; text < document + texts_; ++text) extracts.push_back({text, 0, std::min(file_.length(text), room_)});
+      for (std::int64_t text = document; text < document + texts_; ++text) extracts.push_back({text, 0, std::min(file_.length(text), capacity_)});
     }
     return extracts;
   }
@@ -72,28 +72,28 @@ class PackedSamples : public Samples {
   std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
 
   std::string note() const override {
-    std::int64_t tokens = 0, cut = 0;
+    std::int64_t tokens = 0, truncated = 0;
     for (const std::uint32_t document : documents_) {
       tokens += kept(document);
-      cut += texts_ == 1 && file_.length(document) > room_;
+      truncated += texts_ == 1 && file_.length(document) > capacity_;
     }
     return fmt::format("{}: {} {} in {} windows of {} tokens, {:.1f} % full{}", file_.prefix().string(), documents_.size(),
-                       texts_ == 1 ? "documents" : "pairs", per_epoch(), room_, 100.0 * double(tokens) / double(room_ * per_epoch()),
-                       cut > 0                        ? fmt::format("; {} longer than a window lose{} the end", cut, cut == 1 ? "s" : "")
+                       texts_ == 1 ? "documents" : "pairs", per_epoch(), capacity_, 100.0 * double(tokens) / double(capacity_ * per_epoch()),
+                       truncated > 0                  ? fmt::format("; {} longer than a window lose{} the end", truncated, truncated == 1 ? "s" : "")
                        : texts_ == 2 && left_out_ > 0 ? fmt::format("; {} longer than a window {} left out", left_out_, left_out_ == 1 ? "is" : "are")
                                                       : "");
   }
 
  private:
-  std::int64_t kept(std::uint32_t document) const { return std::min(file_.first_token(document + texts_) - file_.first_token(document), room_); }
-  bool is_whole_pair(std::int64_t s) const {
-    return file_.length(s) > 0 && file_.length(s + 1) > 0 && file_.length(s) + file_.length(s + 1) <= room_;
+  std::int64_t kept(std::uint32_t document) const { return std::min(file_.first_token(document + texts_) - file_.first_token(document), capacity_); }
+  bool is_full_pair(std::int64_t s) const {
+    return file_.length(s) > 0 && file_.length(s + 1) > 0 && file_.length(s) + file_.length(s + 1) <= capacity_;
   }
 
   void pack() {
     std::vector<std::int64_t> sizes;
     for (const std::uint32_t document : documents_) sizes.push_back(kept(document));
-    const auto window_of = best_fit(sizes, room_);
+    const auto window_of = best_fit(sizes, capacity_);
     starts_.assign(std::size_t(*std::max_element(window_of.begin(), window_of.end())) + 2, 0);
     for (const std::uint32_t window : window_of) ++starts_[window + 1];
     std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
@@ -113,7 +113,7 @@ class PackedSamples : public Samples {
   }
 
   const TokenFile& file_;
-  std::int64_t room_;
+  std::int64_t capacity_;
   std::uint64_t seed_;
   // Documents per packed unit (1, or 2 for pairs); number of pairs that fit no window.
   std::int64_t texts_, left_out_ = 0;
@@ -125,8 +125,8 @@ class PackedSamples : public Samples {
 }  // namespace
 
 std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts,
-                                        SampleGrouping together) {
-  return std::make_unique<PackedSamples>(file, r, L, seed, predicts, together);
+                                        SampleGrouping grouping) {
+  return std::make_unique<PackedSamples>(file, r, L, seed, predicts, grouping);
 }
 
 }  // namespace gyr

@@ -13,8 +13,8 @@
 namespace gyr {
 
 // Best-fit packing. Returns the window of each item: the window with the least free space that has enough room for it, or a new one. `sizes`
-// must be in descending order, and none may exceed `room`. Windows are numbered in the order in which they are opened.
-std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t room);
+// must be in descending order, and none may exceed `capacity`. Windows are numbered in the order in which they are opened.
+std::vector<std::uint32_t> best_fit(const std::vector<std::int64_t>& sizes, std::int64_t capacity);
 
 // Unit of packing: documents, or pairs of documents 2 i and 2 i + 1, which stay adjacent. A pair is never truncated; a
 // pair that does not fit a window is left out.
@@ -26,6 +26,6 @@ enum class SampleGrouping { texts, pairs };
 // 24 more per document during packing. Exit::data if the range holds no document with a token that is predicted or
 // labelled. Exit::config if the document numbers exceed 32 bits.
 std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts = true,
-                                        SampleGrouping together = SampleGrouping::texts);
+                                        SampleGrouping grouping = SampleGrouping::texts);
 
 }  // namespace gyr

@@ -12,11 +12,11 @@ PairedResponses read_pair(std::string_view line) {
     const json row = parse_object(line);
     const std::string prompt = row.contains("prompt") ? string_of(row, "prompt") : "";
     const auto text = [&](const char* key) {
-      const std::string& answer = string_of(row, key);
-      if (answer.empty()) refuse("has an empty text under '{}'", key);
+      const std::string& response = string_of(row, key);
+      if (response.empty()) refuse("has an empty text under '{}'", key);
       std::vector<Utterance> text;
       if (!prompt.empty()) text.push_back({prompt, {}, false});
-      text.push_back({answer, {}, true});
+      text.push_back({response, {}, true});
       return text;
     };
     pair.chosen = text("chosen"), pair.rejected = text("rejected");

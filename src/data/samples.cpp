@@ -31,7 +31,7 @@ std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L, 
 // Extracts of `count` tokens of joined sequences. sequence_at(i) is the i-th of them; `offset` counts from the start of
 // sequence_at(0).
 template <class SequenceAt>
-std::vector<Extract> cut(const TokenFile& file, SequenceAt&& sequence_at, std::int64_t offset, std::int64_t count) {
+std::vector<Extract> extracts_of(const TokenFile& file, SequenceAt&& sequence_at, std::int64_t offset, std::int64_t count) {
   std::vector<Extract> extracts;
   for (std::int64_t i = 0; count > 0; ++i) {
     const std::int64_t sequence = sequence_at(i), length = file.length(sequence);
@@ -65,7 +65,7 @@ class ShuffledSamples : public Samples {
  private:
   std::vector<Extract> extracts_from(std::int64_t begin, std::int64_t count) const {
     const std::int64_t sequence = sequence_of(begin);
-    return cut(
+    return extracts_of(
         file_, [&](std::int64_t i) { return sequence + i; }, begin - file_.first_token(sequence), count);
   }
   // The last sequence that begins at or before token `position`, so that empty sequences are skipped.
@@ -123,13 +123,13 @@ class MegatronSamples : public Samples {
             "shuffled order",
             file.prefix().string(), total, epochs, documents);
     const std::int64_t in_full_epochs = ((epochs - 1) * tokens - 1) / L;
-    const bool last_apart = epochs > 1 && requested - in_full_epochs < std::int64_t(0.80 * double(windows_));
+    const bool last_is_separate = epochs > 1 && requested - in_full_epochs < std::int64_t(0.80 * double(windows_));
 
     LegacyShuffle shuffle{std::uint32_t(seed)};
-    index_documents(r, epochs, last_apart, shuffle);
+    index_documents(r, epochs, last_is_separate, shuffle);
     samples_.resize(std::size_t(total));
     for (std::size_t i = 0; i < samples_.size(); ++i) samples_[i] = std::uint32_t(i);
-    const std::size_t head = last_apart ? std::size_t(in_full_epochs) : samples_.size();
+    const std::size_t head = last_is_separate ? std::size_t(in_full_epochs) : samples_.size();
     shuffle(std::span(samples_).first(head));
     shuffle(std::span(samples_).subspan(head));
   }
@@ -140,7 +140,7 @@ class MegatronSamples : public Samples {
     const std::int64_t position = std::int64_t(samples_[std::size_t(number)]) * seq_length_;
     const auto block = std::upper_bound(block_starts_.begin(), block_starts_.end(), position) - block_starts_.begin() - 1;
     const auto first = std::size_t(block) * block_documents;
-    return cut(
+    return extracts_of(
         file_, [&](std::int64_t i) { return documents_[first + std::size_t(i)]; }, position - block_starts_[std::size_t(block)], seq_length_ + 1);
   }
   std::int64_t per_epoch() const override { return windows_; }
@@ -149,11 +149,11 @@ class MegatronSamples : public Samples {
  private:
   static constexpr std::size_t block_documents = 64;
 
-  void index_documents(SequenceRange r, std::int64_t epochs, bool last_apart, LegacyShuffle& shuffle) {
+  void index_documents(SequenceRange r, std::int64_t epochs, bool last_is_separate, LegacyShuffle& shuffle) {
     documents_.reserve(std::size_t(epochs * (r.last - r.first)));
     for (std::int64_t e = 0; e < epochs; ++e)
       for (std::int64_t s = r.first; s < r.last; ++s) documents_.push_back(std::uint32_t(s));
-    const std::size_t head = documents_.size() - (last_apart ? std::size_t(r.last - r.first) : 0);
+    const std::size_t head = documents_.size() - (last_is_separate ? std::size_t(r.last - r.first) : 0);
     shuffle(std::span(documents_).first(head));
     shuffle(std::span(documents_).subspan(head));
     std::int64_t position = 0;

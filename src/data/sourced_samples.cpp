@@ -13,11 +13,11 @@ namespace {
 class SourcedSamples : public Samples {
  public:
   SourcedSamples(const TokenFile& file, SequenceRange r, std::int64_t max_source_tokens, std::int64_t max_text_tokens, std::uint64_t seed)
-      : file_(file), range_(r), rooms_{max_source_tokens, max_text_tokens}, seed_(seed) {
+      : file_(file), range_(r), capacities_{max_source_tokens, max_text_tokens}, seed_(seed) {
     for (std::int64_t s = r.first; s < r.last; ++s) {
       require(file.length(s) > 0, Exit::data, "{}: sequence {} is empty; an encoder input and its target text need at least one token each",
               file.prefix().string(), s);
-      cut_[s % 2] += file.length(s) > rooms_[s % 2];
+      truncated_[s % 2] += file.length(s) > capacities_[s % 2];
     }
   }
 
@@ -30,21 +30,21 @@ class SourcedSamples : public Samples {
   std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
 
   std::string note() const override {
-    const auto listed = [](std::int64_t count, const char* what, std::int64_t room) {
+    const auto listed = [](std::int64_t count, const char* what, std::int64_t capacity) {
       return count > 0
-                 ? fmt::format("; {} {}{} longer than {} tokens lose{} the end", count, what, count == 1 ? "" : "s", room, count == 1 ? "s" : "")
+                 ? fmt::format("; {} {}{} longer than {} tokens lose{} the end", count, what, count == 1 ? "" : "s", capacity, count == 1 ? "s" : "")
                  : std::string();
     };
     return fmt::format("{}: {} pairs of an encoder input and a target text{}{}", file_.prefix().string(), per_epoch(),
-                       listed(cut_[0], "encoder input", rooms_[0]), listed(cut_[1], "target text", rooms_[1]));
+                       listed(truncated_[0], "encoder input", capacities_[0]), listed(truncated_[1], "target text", capacities_[1]));
   }
 
  private:
-  Extract extract(std::int64_t sequence) const { return {sequence, 0, std::min(file_.length(sequence), rooms_[sequence % 2])}; }
+  Extract extract(std::int64_t sequence) const { return {sequence, 0, std::min(file_.length(sequence), capacities_[sequence % 2])}; }
 
   const TokenFile& file_;
   SequenceRange range_;
-  std::int64_t rooms_[2], cut_[2] = {0, 0};  // [0]: encoder inputs, [1]: target texts. Maximum tokens; count of truncated sequences
+  std::int64_t capacities_[2], truncated_[2] = {0, 0};  // [0]: encoder inputs, [1]: target texts. Maximum tokens; count of truncated sequences
   std::uint64_t seed_;
 };
 

@@ -152,14 +152,14 @@ std::int32_t TokenFile::check_tokens(std::int64_t vocab_size) const {
   return largest;
 }
 
-void require_same_sequences(const TokenFile& beside, const TokenFile& tokens, const char* what) {
-  const std::string name = index_path(beside.prefix()).string(), other = index_path(tokens.prefix()).string();
+void require_same_sequences(const TokenFile& file, const TokenFile& tokens, const char* what) {
+  const std::string name = index_path(file.prefix()).string(), other = index_path(tokens.prefix()).string();
   const char* const advice = "build both again, or remove these files to train without them";
-  require(beside.sequences() == tokens.sequences(), Exit::data, "{}: {} with {} sequences, but {} has {}; {}", name, what, beside.sequences(), other,
+  require(file.sequences() == tokens.sequences(), Exit::data, "{}: {} with {} sequences, but {} has {}; {}", name, what, file.sequences(), other,
           tokens.sequences(), advice);
   for (std::int64_t s = 0; s < tokens.sequences(); ++s)
-    require(beside.length(s) == tokens.length(s), Exit::data, "{}: byte {}: sequence {} of {} has {} values, but that of {} has {} tokens; {}", name,
-            index_header_bytes + 4 * s, s, what, beside.length(s), other, tokens.length(s), advice);
+    require(file.length(s) == tokens.length(s), Exit::data, "{}: byte {}: sequence {} of {} has {} values, but that of {} has {} tokens; {}", name,
+            index_header_bytes + 4 * s, s, what, file.length(s), other, tokens.length(s), advice);
 }
 
 }  // namespace gyr

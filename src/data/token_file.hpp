@@ -82,8 +82,8 @@ class TokenFile {
   std::int64_t lengths_ = 0, pointers_ = 0, document_starts_ = 0;  // byte offsets of the three arrays in the index
 };
 
-// Exit::data unless `beside` (a loss mask or labels; `what` is its name in messages) has the same sequences, with the
+// Exit::data unless `file` (a loss mask or labels; `what` is its name in messages) has the same sequences, with the
 // same lengths, as `tokens`.
-void require_same_sequences(const TokenFile& beside, const TokenFile& tokens, const char* what);
+void require_same_sequences(const TokenFile& file, const TokenFile& tokens, const char* what);
 
 }  // namespace gyr

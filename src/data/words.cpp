@@ -9,8 +9,8 @@ std::vector<std::uint8_t> word_begins(const Tokenizer& tokenizer, std::span<cons
   std::vector<std::uint8_t> begins(tokens.size(), 1);
   std::size_t first = 0;
   for (std::size_t t = 0; t <= tokens.size(); ++t) {
-    const bool apart = t == tokens.size() || !tokenizer.has(tokens[t]) || tokenizer.is_special(tokens[t]);
-    if (!apart) continue;
+    const bool separate = t == tokens.size() || !tokenizer.has(tokens[t]) || tokenizer.is_special(tokens[t]);
+    if (!separate) continue;
     const auto here = tokenizer.word_begins(tokens.subspan(first, t - first));
     std::copy(here.begin(), here.end(), begins.begin() + std::ptrdiff_t(first));
     if (t < tokens.size()) learned[t] = 0;

@@ -38,8 +38,8 @@ std::string remedy_for(std::string_view line) {
     const std::string_view before = trimmed(line.substr(0, at));
     if (before.empty() || std::string_view(":,[-").find(before.back()) == std::string_view::npos) continue;
     const bool in_flow = before.find_first_of("[{") != before.npos;
-    const std::string_view value = line.substr(at), own = value.substr(0, in_flow ? value.find_first_of(",]}") : value.find(" #"));
-    return fmt::format("; a value that begins with {} must be in quotes: \"{}\"", line[at], shown(trimmed(own)));
+    const std::string_view value = line.substr(at), unquoted = value.substr(0, in_flow ? value.find_first_of(",]}") : value.find(" #"));
+    return fmt::format("; a value that begins with {} must be in quotes: \"{}\"", line[at], shown(trimmed(unquoted)));
   }
   return "";
 }

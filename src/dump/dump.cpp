@@ -46,7 +46,7 @@ std::vector<PlacedTensor> wanted_weights(ModelState& state, const std::vector<st
   for (const PlacedTensor& weight : model_weights(state.model(), state.precision(), state.grid().layout(), state.trained())) {
     if (matches_any(what, path_of(Content::weight, weight.weight.name))) all.push_back(weight);
     if (weight.trained && matches_any(what, path_of(Content::gradient, weight.weight.name)))
-      all.push_back(beside(weight, Content::gradient, state.precision()));
+      all.push_back(like_weight(weight, Content::gradient, state.precision()));
   }
   return all;
 }
@@ -63,17 +63,17 @@ template <class Visit>
 void for_boxes(Index first, Index rows, Index seq_length, Visit&& visit) {
   for (Index row = 0; row < rows;) {
     const Index sequence = (first + row) / seq_length, token = (first + row) % seq_length;
-    const Index whole = token == 0 ? (rows - row) / seq_length : 0, tokens = whole > 0 ? seq_length : std::min(seq_length - token, rows - row);
-    visit(row, sequence, std::max<Index>(1, whole), token, tokens);
-    row += std::max<Index>(1, whole) * tokens;
+    const Index full = token == 0 ? (rows - row) / seq_length : 0, tokens = full > 0 ? seq_length : std::min(seq_length - token, rows - row);
+    visit(row, sequence, std::max<Index>(1, full), token, tokens);
+    row += std::max<Index>(1, full) * tokens;
   }
 }
 
 }  // namespace
 
 Dump::Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, ModelState& state, Index samples,
-           Note say)
-    : what_(std::move(what)), state_(state), samples_(samples), say_(std::move(say)), weights_(wanted_weights(state, what_)),
+           Note note)
+    : what_(std::move(what)), state_(state), samples_(samples), note_(std::move(note)), weights_(wanted_weights(state, what_)),
       header_(stamped(header, state.precision(), state.grid().layout())) {
   const Stopwatch watch(seconds_);
   Communicator& world = state_.grid().world();
@@ -110,9 +110,8 @@ const std::byte* Dump::packed(const AnyMatrix& x, Index first, Index count) {
   return packed_.data();
 }
 
-void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns,
-                   std::span<const Held> boxes) {
-  const StoredTensor tensor = activation(observed, name, numbers.dtype, columns);
+void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& values, Index first_row, Index columns, std::span<const Held> boxes) {
+  const StoredTensor tensor = activation(observed, name, values.dtype, columns);
   if (failed_ || !matches_any(what_, tensor.path)) return;
   const Stopwatch watch(seconds_);
   const Index sample = first_sample(state_.micro_batch_size(), micro_, state_.grid());
@@ -121,9 +120,9 @@ void Dump::observe(Observed observed, const std::string& name, const AnyMatrix& 
     for (const Held& held : boxes) {
       if (!held.first_copy()) continue;  // another rank holds the first copy of this box and writes it
       const Index width = held.box.count[0];
-      for_boxes(first_row, numbers.rows, state_.seq_length(), [&](Index row, Index sequence, Index sequences, Index token, Index tokens) {
+      for_boxes(first_row, values.rows, state_.seq_length(), [&](Index row, Index sequence, Index sequences, Index token, Index tokens) {
         const Box box{{sample + sequence, token, held.box.first[0]}, {sequences, tokens, width}};
-        file_->write(tensor, box, sequences, packed(rows(numbers, row, sequences * tokens), held.local[0], width));
+        file_->write(tensor, box, sequences, packed(rows(values, row, sequences * tokens), held.local[0], width));
       });
     }
   } catch (const Error& error) {
@@ -137,7 +136,7 @@ void Dump::write_weights() {
 }
 
 // Manifest of the files of all ranks.
-Manifest Dump::whole(const std::vector<std::string>& parts) const {
+Manifest Dump::full(const std::vector<std::string>& parts) const {
   Manifest manifest{header_, {}, {}, {}};
   for (const std::string& text : parts)
     if (!text.empty()) add(manifest, dump_part(text));
@@ -145,12 +144,12 @@ Manifest Dump::whole(const std::vector<std::string>& parts) const {
 }
 
 void Dump::log_dump(const Manifest& m, double seconds) const {
-  if (!say_) return;
-  say_(fmt::format("dump {}, {} tensors of {:.1f} MB in {:.3f} s", transaction_->target().string(), m.tensors.size(), double(m.bytes()) / 1e6,
-                   seconds));
+  if (!note_) return;
+  note_(fmt::format("dump {}, {} tensors of {:.1f} MB in {:.3f} s", transaction_->target().string(), m.tensors.size(), double(m.bytes()) / 1e6,
+                    seconds));
   for (const std::string& pattern : what_)
     if (std::none_of(m.tensors.begin(), m.tensors.end(), [&](const StoredTensor& t) { return matches(pattern, t.path); }))
-      say_(fmt::format("dump.what: no tensor matches {}; `gyrfalcon info` lists the names", pattern));
+      note_(fmt::format("dump.what: no tensor matches {}; `gyrfalcon info` lists the names", pattern));
 }
 
 void Dump::gradients_are_reduced() {
@@ -172,7 +171,7 @@ void Dump::gradients_are_reduced() {
   const std::vector<std::string> parts = gather_texts(world, mine ? text_of(*mine) : "");
   collective_check(world, [&] {
     if (!transaction_) return;
-    const Manifest manifest = whole(parts);
+    const Manifest manifest = full(parts);
     transaction_->commit(manifest);
     write_readme(transaction_->target().parent_path(), folder_text);
     log_dump(manifest, seconds);

@@ -22,24 +22,25 @@ class Dump final : public Hook {
   // Dumps the engine's next training step, of `samples` sequences, into FOLDER/step_N, where N is header.step. It writes the tensors whose path
   // matches one of the patterns `what` (weight_pattern.hpp). Collective, like the step. If one rank fails, every rank throws Exit::io and no file
   // remains. Rank 0 logs the result, even if the step fails afterwards.
-  Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, ModelState&, Index samples, Note say = {});
+  Dump(const std::filesystem::path& folder, const CheckpointHeader& header, std::vector<std::string> what, ModelState&, Index samples,
+       Note note = {});
   ~Dump() override;
 
   void micro_batch(int micro) override { micro_ = micro; }
-  void observe(Observed, const std::string& name, const AnyMatrix& numbers, Index first_row, Index columns, std::span<const Held>) override;
+  void observe(Observed, const std::string& name, const AnyMatrix& values, Index first_row, Index columns, std::span<const Held>) override;
   void gradients_are_reduced() override;  // writes gradients and weights, and commits the dump
 
  private:
   StoredTensor activation(Observed, const std::string& name, DType, Index columns) const;
-  const std::byte* packed(const AnyMatrix& numbers, Index first, Index count);
+  const std::byte* packed(const AnyMatrix& values, Index first, Index count);
   void write_weights();
-  Manifest whole(const std::vector<std::string>& parts) const;
+  Manifest full(const std::vector<std::string>& parts) const;
   void log_dump(const Manifest&, double seconds) const;
 
   std::vector<std::string> what_;
   ModelState& state_;
   Index samples_, micro_ = 0;
-  Note say_;
+  Note note_;
   std::vector<PlacedTensor> weights_;  // weights and gradients to write
   CheckpointHeader header_;
   std::unique_ptr<Transaction> transaction_;  // set on rank 0 only

@@ -24,7 +24,7 @@ class ChoicesEvaluation : public Evaluation {
     Conclusion c;
     Mean plain, by_byte, by_token;
     std::size_t at = 0;
-    Index cut = 0;
+    Index truncated = 0;
     for (std::size_t e = 0; e < questions_.size(); ++e) {
       const Question& q = questions_[e];
       std::vector<double> sum, per_byte, per_token;
@@ -34,7 +34,7 @@ class ChoicesEvaluation : public Evaluation {
         per_byte.push_back(sum.back() / double(q.bytes[i]));
         per_token.push_back(sum.back() / double(choices_[at].tokens));
         tokens.push_back(choices_[at].tokens);
-        cut += choices_[at].cut;
+        truncated += choices_[at].truncated;
       }
       plain.add(best(sum) == q.answer), by_byte.add(best(per_byte) == q.answer), by_token.add(best(per_token) == q.answer);
       c.records.push_back({{"example", e},
@@ -48,7 +48,8 @@ class ChoicesEvaluation : public Evaluation {
     }
     c.text = fmt::format(
         "accuracy {:.4f} ± {:.4f} | per byte {:.4f} ± {:.4f} | per token {:.4f} ± {:.4f} | {} examples, {} choices, {} truncated to the window",
-        plain.value(), plain.error(), by_byte.value(), by_byte.error(), by_token.value(), by_token.error(), questions_.size(), choices_.size(), cut);
+        plain.value(), plain.error(), by_byte.value(), by_byte.error(), by_token.value(), by_token.error(), questions_.size(), choices_.size(),
+        truncated);
     c.results = {{"acc", plain.value()},
                  {"acc_stderr", plain.error()},
                  {"acc_norm", by_byte.value()},
@@ -57,7 +58,7 @@ class ChoicesEvaluation : public Evaluation {
                  {"acc_token_stderr", by_token.error()},
                  {"examples", questions_.size()},
                  {"choices", choices_.size()},
-                 {"cut", cut}};
+                 {"cut", truncated}};
     return c;
   }
 

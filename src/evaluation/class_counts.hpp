@@ -16,7 +16,7 @@ class ClassCounts {
   explicit ClassCounts(std::vector<std::string> names);
 
   void add(Index is, Index taken_for);
-  std::vector<double>& numbers() { return counts_; }  // all counts, to be summed over ranks
+  std::vector<double>& values() { return counts_; }  // all counts, to be summed over ranks
 
   double rows() const;
   double accuracy() const;

@@ -61,8 +61,8 @@ Continued continued(std::string context, std::string continuation, const TextSet
   const auto text_end = context.find_last_not_of(white_space) + 1;
   continuation.insert(0, context, text_end);
   context.resize(text_end);
-  std::vector<Token> tokens = encoded(context, settings, place), whole = encoded(context + continuation, settings, place);
-  const Index after = Index(whole.size()) - Index(tokens.size());
+  std::vector<Token> tokens = encoded(context, settings, place), full = encoded(context + continuation, settings, place);
+  const Index after = Index(full.size()) - Index(tokens.size());
   require(after > 0, Exit::data, "{}: the continuation '{}' has no token of its own", place, continuation);
   require(after <= settings.window, Exit::data, "{}: the continuation has {} tokens, the window holds {}: give a larger --length", place, after,
           settings.window);
@@ -71,9 +71,9 @@ Continued continued(std::string context, std::string continuation, const TextSet
             place);
     tokens.push_back(*settings.begin);
   }
-  tokens.insert(tokens.end(), whole.end() - after, whole.end());
-  const Index cut = std::max<Index>(0, Index(tokens.size()) - 1 - settings.window);
-  Continued c{{{tokens.begin() + cut, tokens.end() - 1}, {tokens.begin() + cut + 1, tokens.end()}}, after, cut > 0};
+  tokens.insert(tokens.end(), full.end() - after, full.end());
+  const Index removed = std::max<Index>(0, Index(tokens.size()) - 1 - settings.window);
+  Continued c{{{tokens.begin() + removed, tokens.end() - 1}, {tokens.begin() + removed + 1, tokens.end()}}, after, removed > 0};
   std::fill(c.passage.labels.begin(), c.passage.labels.end() - after, ignored_label);
   return c;
 }

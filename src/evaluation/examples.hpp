@@ -25,8 +25,8 @@ const std::string& text_under(const Json& object, const char* key, const std::st
 //   window loses its first tokens.
 struct Continued {
   Passage passage;
-  Index tokens;  // number of tokens of the continuation
-  bool cut;      // true if some of the context was removed
+  Index tokens;    // number of tokens of the continuation
+  bool truncated;  // true if some of the context was removed
 };
 
 // Exit::data with the place if the continuation has no token or does not fit into the window, or if the context is

@@ -3,17 +3,17 @@
 
 namespace gyr {
 
-void Figures::add(const ObjectiveScores& said) {
-  const std::vector<Figure> more = objective_.figures(said);
+void Figures::add(const ObjectiveScores& scores) {
+  const std::vector<Figure> more = objective_.figures(scores);
   for (std::size_t i = 0; i < more.size(); ++i) here_[i].sum += more[i].sum, here_[i].count += more[i].count;
 }
 
-void Figures::share(Grid& grid, Device& dev) {
+void Figures::sum_over_ranks(Grid& grid, Device& dev) {
   if (empty()) return;
-  std::vector<double> numbers;
-  for (Figure& f : here_) numbers.insert(numbers.end(), {f.sum, f.count}), f.sum = f.count = 0;
-  grid.world().start_all_reduce(dev, Tensor1<double>(numbers.data(), Index(numbers.size()))).host_wait();
-  for (std::size_t i = 0; i < all_.size(); ++i) all_[i].sum += numbers[2 * i], all_[i].count += numbers[2 * i + 1];
+  std::vector<double> values;
+  for (Figure& f : here_) values.insert(values.end(), {f.sum, f.count}), f.sum = f.count = 0;
+  grid.world().start_all_reduce(dev, Tensor1<double>(values.data(), Index(values.size()))).host_wait();
+  for (std::size_t i = 0; i < all_.size(); ++i) all_[i].sum += values[2 * i], all_[i].count += values[2 * i + 1];
 }
 
 std::vector<std::pair<std::string, double>> Figures::means() const {

@@ -16,8 +16,8 @@ class Figures {
   // them have the same values.
   void add(const ObjectiveScores&);
   // Adds up what all ranks have added since the last call. Collective.
-  void share(Grid&, Device&);
-  // Names and means of the metrics that share() has summed, without those that have no data.
+  void sum_over_ranks(Grid&, Device&);
+  // Names and means of the metrics that sum_over_ranks() has summed, without those that have no data.
   std::vector<std::pair<std::string, double>> means() const;
 
  private:

@@ -18,15 +18,15 @@ class LastWordEvaluation : public Evaluation {
   Conclusion conclude(const std::vector<PassageScore>& scores) const override {
     Conclusion c;
     Mean accuracy, loss;
-    Index cut = 0;
+    Index truncated = 0;
     for (std::size_t i = 0; i < scores.size(); ++i) {
       const bool right = scores[i].hits == scores[i].tokens;
-      accuracy.add(right), loss.add(scores[i].loss), cut += examples_[i].cut;
+      accuracy.add(right), loss.add(scores[i].loss), truncated += examples_[i].truncated;
       c.records.push_back({{"example", i}, {"tokens", examples_[i].tokens}, {"log_likelihood", -scores[i].loss}, {"correct", right}});
     }
     const double perplexity = std::exp(loss.value());
     c.text = fmt::format("accuracy {:.4f} ± {:.4f} | perplexity {:.4f} ± {:.4f} | {} examples, {} truncated to the window", accuracy.value(),
-                         accuracy.error(), perplexity, perplexity * loss.error(), scores.size(), cut);
+                         accuracy.error(), perplexity, perplexity * loss.error(), scores.size(), truncated);
     c.results = {{"accuracy", accuracy.value()},
                  {"accuracy_stderr", accuracy.error()},
                  {"correct", Index(accuracy.sum())},
@@ -34,7 +34,7 @@ class LastWordEvaluation : public Evaluation {
                  {"perplexity_stderr", perplexity * loss.error()},
                  {"log_likelihood", -loss.sum()},
                  {"examples", scores.size()},
-                 {"cut", cut}};
+                 {"cut", truncated}};
     return c;
   }
 

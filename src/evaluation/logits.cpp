@@ -10,7 +10,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index numbers_at_once = Index(1) << 22;  // maximum number of elements in an all-reduce
+constexpr Index elements_at_once = Index(1) << 22;  // maximum number of elements in an all-reduce
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void LogitsFile::write(Device& dev, const std::vector<const Batch*>& batches) {
 // Each element has its value on one rank and 0 on the others, so that an all-reduce gathers the rows.
 void LogitsFile::write_batch(Device& dev, int data, const Batch& batch) {
   const bool mine = grid_.coordinate(Axis::data) == data && !seen_.empty();
-  const Index at_once = std::max<Index>(1, numbers_at_once / vocab_size_);
+  const Index at_once = std::max<Index>(1, elements_at_once / vocab_size_);
   std::vector<double> block;
   for (std::size_t m = 0; m < batch.members.size(); ++m) {
     const Index passage = batch.members[m], length = passages_.lengths[passage];

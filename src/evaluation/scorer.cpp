@@ -71,48 +71,48 @@ void score(Engine& engine, const Passages& passages, const std::vector<const Bat
   const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
   if (engine.grid().tensor().rank() != 0) return;
   for (std::size_t i = 0; i < micros.size(); ++i) {
-    const std::vector<RowScore>& said = each[i].rows;
+    const std::vector<RowScore>& row_scores = each[i].rows;
     if (counted.figures) counted.figures->add(each[i]);
-    for (std::size_t r = 0; r < said.size(); ++r) {  // stages before the last have no rows
+    for (std::size_t r = 0; r < row_scores.size(); ++r) {  // stages before the last have no rows
       if (const Index at = Index(r) % batches[i]->seq_length, passage = batches[i]->members[r / batches[i]->seq_length];
           passages.on_scores && at < passages.lengths[passage])
-        rows[passage].push_back(said[r]);
+        rows[passage].push_back(row_scores[r]);
       if (micros[i].labels[r] == ignored_label) continue;
-      add_up(scores[batches[i]->members[r / batches[i]->seq_length]], said[r]);
-      if (counted.classes) counted.classes->add(micros[i].labels[r], said[r].likeliest);
+      add_up(scores[batches[i]->members[r / batches[i]->seq_length]], row_scores[r]);
+      if (counted.classes) counted.classes->add(micros[i].labels[r], row_scores[r].likeliest);
     }
   }
 }
 
 // Sends the row scores of these passages to all ranks.
 void report_scores(Grid& grid, Device& dev, const Passages& passages, const std::vector<const Batch*>& batches, const RowScores& here) {
-  std::vector<double> numbers;
+  std::vector<double> values;
   const auto each = [&](const auto& visit) {
     std::size_t at = 0;
     for (const Batch* batch : batches)
       for (const Index passage : batch->members) visit(passage, at), at += 3 * std::size_t(passages.lengths[passage]);
     return at;
   };
-  numbers.assign(each([](Index, std::size_t) {}), 0);
+  values.assign(each([](Index, std::size_t) {}), 0);
   each([&](Index passage, std::size_t at) {
     if (const auto found = here.find(passage); found != here.end())
-      for (const RowScore& row : found->second) numbers[at++] = row.loss, numbers[at++] = row.shortfall, numbers[at++] = double(row.likeliest);
+      for (const RowScore& row : found->second) values[at++] = row.loss, values[at++] = row.shortfall, values[at++] = double(row.likeliest);
   });
-  grid.world().start_all_reduce(dev, Tensor1<double>(numbers.data(), numbers.size())).host_wait();
+  grid.world().start_all_reduce(dev, Tensor1<double>(values.data(), values.size())).host_wait();
   each([&](Index passage, std::size_t at) {
     std::vector<RowScore> rows;
-    for (Index r = 0; r < passages.lengths[passage]; ++r, at += 3) rows.push_back({numbers[at], numbers[at + 1], Token(numbers[at + 2])});
+    for (Index r = 0; r < passages.lengths[passage]; ++r, at += 3) rows.push_back({values[at], values[at + 1], Token(values[at + 2])});
     passages.on_scores(passage, rows);
   });
 }
 
 // All-reduces the scores. Each value comes from one rank and is 0 on the others.
-void share(Grid& grid, Device& dev, std::vector<PassageScore>& scores, const Counted& counted) {
+void sum_over_ranks(Grid& grid, Device& dev, std::vector<PassageScore>& scores, const Counted& counted) {
   static_assert(sizeof(PassageScore) == 4 * sizeof(double));
   grid.world().start_all_reduce(dev, Tensor1<double>(&scores.front().loss, 4 * scores.size())).host_wait();
   if (ClassCounts* const classes = counted.classes)
-    grid.world().start_all_reduce(dev, Tensor1<double>(classes->numbers().data(), classes->numbers().size())).host_wait();
-  if (counted.figures) counted.figures->share(grid, dev);
+    grid.world().start_all_reduce(dev, Tensor1<double>(classes->values().data(), classes->values().size())).host_wait();
+  if (counted.figures) counted.figures->sum_over_ranks(grid, dev);
 }
 
 // Exit::numeric if a score is not finite. All ranks have the same scores and fail with the same message.
@@ -167,7 +167,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
     std::erase(all, nullptr);
     if (passages.on_scores) report_scores(grid, engine.device(), passages, all, rows);
   }
-  share(grid, engine.device(), scores, counted);
+  sum_over_ranks(grid, engine.device(), scores, counted);
   require_finite_scores(scores);
   return scores;
 }

@@ -47,7 +47,7 @@ void Fault::inject_fault(Index step) {
     case FaultKind::gradflip: spoil_ = true; break;
     case FaultKind::bitflip: flip_bit(largest(), largest().size / 2); break;
     case FaultKind::scale:
-      for (const auto& p : state_.parameters()) scale(state_.updated(*p).numbers);
+      for (const auto& p : state_.parameters()) scale(state_.updated(*p).values);
       break;
     case FaultKind::slow:
     case FaultKind::none: break;
@@ -65,7 +65,7 @@ void Fault::delay() {
 AnyTensor Fault::largest() const {
   AnyTensor found;
   for (const auto& p : state_.parameters())
-    if (const Piece kept = state_.updated(*p); kept.numbers.size > found.size) found = kept.numbers;
+    if (const Piece kept = state_.updated(*p); kept.values.size > found.size) found = kept.values;
   return found;
 }
 

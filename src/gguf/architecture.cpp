@@ -19,7 +19,7 @@ void Keys::set(const std::string& key, Value value) {
 
 void Keys::count(const std::string& key, Index number) {
   ensure(number >= 0 && number <= std::numeric_limits<std::uint32_t>::max(), "{} is {}", key, number);
-  own(key, std::uint32_t(number));
+  set_prefixed(key, std::uint32_t(number));
 }
 
 const Architecture& architecture_of(const std::string& family, const std::string& model) {
@@ -36,11 +36,11 @@ namespace {
 struct Renamed {
   const char *ours, *theirs;
 };
-constexpr Renamed whole_model[] = {{embedding_name, "token_embd.weight"},
-                                   {"model.embed_positions.weight", "position_embd.weight"},
-                                   {"model.final_layernorm.weight", "output_norm.weight"},
-                                   {"model.final_layernorm.bias", "output_norm.bias"},
-                                   {head_name, "output.weight"}};
+constexpr Renamed full_model[] = {{embedding_name, "token_embd.weight"},
+                                  {"model.embed_positions.weight", "position_embd.weight"},
+                                  {"model.final_layernorm.weight", "output_norm.weight"},
+                                  {"model.final_layernorm.bias", "output_norm.bias"},
+                                  {head_name, "output.weight"}};
 // Names of weights inside a layer, without the endings ".weight" and ".bias".
 constexpr Renamed in_layer[] = {{"pre_ff_layernorm", "ffn_norm"},       {"self_attn.q_proj", "attn_q"},
                                 {"self_attn.k_proj", "attn_k"},         {"self_attn.v_proj", "attn_v"},
@@ -84,7 +84,7 @@ PlannedTensor tensor_of(const ModelConfig& m, const Architecture& architecture, 
   PlannedTensor t{"", {w.name}, w.shape};
   const auto [layer, part] = layer_name(w.name);
   if (layer < 0) {
-    const char* name = find(whole_model, w.name);
+    const char* name = find(full_model, w.name);
     ensure(name, "{} has no name in GGUF", w.name);
     t.name = name;
   } else {
@@ -107,9 +107,9 @@ std::vector<PlannedTensor> tensors_of(const ModelConfig& m, const Architecture& 
       tensors.push_back(std::move(t));
       continue;
     }
-    PlannedTensor& whole = tensors[place->second];
-    whole.weights.push_back(w.name);
-    whole.shape[0] += t.shape[0];
+    PlannedTensor& planned = tensors[place->second];
+    planned.weights.push_back(w.name);
+    planned.shape[0] += t.shape[0];
   }
   if (architecture.extra)
     for (PlannedTensor& t : architecture.extra(m)) tensors.push_back(std::move(t));
@@ -138,7 +138,7 @@ void put_rotary(const AttentionConfig& a, Keys& keys) {
   keys.real("rope.freq_base", a.rope_theta);
   const RopeScaling& s = a.rope_scaling;
   if (s.type != RopeScaling::linear) return;
-  keys.own("rope.scaling.type", std::string("linear"));
+  keys.set_prefixed("rope.scaling.type", std::string("linear"));
   keys.real("rope.scaling.factor", s.factor);
 }
 
@@ -163,7 +163,7 @@ void put_windows(const ModelConfig& m, Index every, Keys& keys) {
     windows.push_back(m.pattern[std::size_t(i)] == 'W');
     usual &= windows.back() == ((i / 2 + 1) % every != 0);
   }
-  if (!usual) keys.own("attention.sliding_window_pattern", windows);
+  if (!usual) keys.set_prefixed("attention.sliding_window_pattern", windows);
 }
 
 // ---- checks for unsupported settings ----
@@ -214,7 +214,7 @@ void adapt_mixer(const MambaConfig& c, const std::string& part, PlannedTensor& t
 }
 
 void interleave_rotary_rows(Index head_dim, PlannedTensor& t) {
-  t.rows_together = head_dim;
+  t.row_multiple = head_dim;
   t.change = [head_dim](Index, Index rows, Index columns, float* x) {
     std::vector<float> head(std::size_t(head_dim * columns));
     for (Index first = 0; first < rows; first += head_dim) {

@@ -20,7 +20,7 @@ struct PlannedTensor {
   std::string name;
   std::vector<std::string> weights;  // names of our weights, concatenated in this order
   Shape shape;
-  Index rows_together = 1;  // change() gets this number of rows of a weight, or a multiple of it, at a time
+  Index row_multiple = 1;  // change() gets this number of rows of a weight, or a multiple of it, at a time
   // Changes `rows` x `columns` values of a weight in place. `first`: index of the first of these rows in the weight.
   // Null: values are unchanged.
   std::function<void(Index first, Index rows, Index columns, float*)> change = {};
@@ -30,10 +30,10 @@ struct PlannedTensor {
 class Keys {
  public:
   explicit Keys(std::string architecture) : prefix_(std::move(architecture) + ".") {}
-  void set(const std::string& key, Value value);                                           // replaces an earlier value of the key
-  void own(const std::string& key, Value value) { set(prefix_ + key, std::move(value)); }  // the key with the architecture name as prefix
-  void count(const std::string& key, Index number);                                        // own() with a u32 value
-  void real(const std::string& key, double number) { own(key, float(number)); }
+  void set(const std::string& key, Value value);                                                    // replaces an earlier value of the key
+  void set_prefixed(const std::string& key, Value value) { set(prefix_ + key, std::move(value)); }  // the key with the architecture name as prefix
+  void count(const std::string& key, Index number);                                                 // set_prefixed() with a u32 value
+  void real(const std::string& key, double number) { set_prefixed(key, float(number)); }
   const std::vector<KeyValue>& all() const { return values_; }
 
  private:

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using gguf::PlannedTensor;
 using gguf::Type;
 
-constexpr Index piece_numbers = Index(1) << 20;
+constexpr Index piece_elements = Index(1) << 20;
 
 // True for tensors that llama.cpp reads only in f32.
 bool must_be_f32(const PlannedTensor& t) {
@@ -50,13 +50,13 @@ struct Piece {
 std::vector<Piece> pieces_of(const std::vector<PlannedTensor>& tensors, const std::map<std::string, Shape>& shapes) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].weights.empty()) pieces.push_back({i, "", whole(tensors[i].shape)});
+    if (tensors[i].weights.empty()) pieces.push_back({i, "", full_box(tensors[i].shape)});
     for (const std::string& weight : tensors[i].weights) {
       const Shape& shape = shapes.at(weight);
-      const Index together = tensors[i].rows_together, columns = std::max<Index>(1, elements(shape) / shape[0]);
-      const Index step = std::max<Index>(1, piece_numbers / (columns * together)) * together;
+      const Index multiple = tensors[i].row_multiple, columns = std::max<Index>(1, elements(shape) / shape[0]);
+      const Index step = std::max<Index>(1, piece_elements / (columns * multiple)) * multiple;
       for (Index first = 0; first < shape[0]; first += step) {
-        Box box = whole(shape);
+        Box box = full_box(shape);
         box.first[0] = first, box.count[0] = std::min(step, shape[0] - first);
         pieces.push_back({i, weight, std::move(box)});
       }
@@ -96,8 +96,8 @@ class Copy {
     }
     if (p.weight != open_weight_) open_ = source_.open(p.weight, DType::f32), open_weight_ = p.weight;
     stored_.resize(std::size_t(count * size_of(open_.dtype)));
-    open_.read(p.box, stored_.data(), p.box.count, whole(p.box.count));
-    convert_numbers(open_.dtype, stored_.data(), count, x, open_.name);
+    open_.read(p.box, stored_.data(), p.box.count, full_box(p.box.count));
+    convert_values(open_.dtype, stored_.data(), count, x, open_.name);
   }
 
   std::string encoded(const Piece& p, std::span<std::byte> block) const {

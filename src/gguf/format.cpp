@@ -71,13 +71,13 @@ std::string header_of(const std::vector<KeyValue>& values, const std::vector<Ten
 
 }  // namespace
 
-Index bytes_of(Type type, Index numbers) {
+Index bytes_of(Type type, Index count) {
   switch (type) {
-    case Type::f32: return 4 * numbers;
+    case Type::f32: return 4 * count;
     case Type::q8_0:
-      ensure(numbers % block_size == 0, "{} values are not a multiple of the block size", numbers);
-      return numbers / block_size * block_bytes;
-    default: return 2 * numbers;
+      ensure(count % block_size == 0, "{} values are not a multiple of the block size", count);
+      return count / block_size * block_bytes;
+    default: return 2 * count;
   }
 }
 

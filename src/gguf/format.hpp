@@ -19,7 +19,7 @@ inline constexpr Index alignment = 32;  // tensors begin at multiples of this nu
 // Data types, with ggml's type codes. q8_0: blocks of 32 values (block.hpp).
 enum class Type : std::uint32_t { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
 inline constexpr Index block_size = 32, block_bytes = 34;  // values and bytes per block of q8_0
-Index bytes_of(Type, Index numbers);                       // for q8_0, `numbers` must be a multiple of 32
+Index bytes_of(Type, Index count);                         // for q8_0, `count` must be a multiple of 32
 
 struct Tensor {
   std::string name;

@@ -45,8 +45,8 @@ bool has_space_prefix(const Vocabulary& v, const std::string& name, const Note& 
 }
 
 // The score of a token is minus the rank of its first merge. All merges with one result must therefore be adjacent in
-// the list. Tokens in `apart` are matched before merging and are exempt.
-std::vector<float> scores_of(const Vocabulary& v, const std::vector<bool>& apart, const std::string& name) {
+// the list. Tokens in `separate` are matched before merging and are exempt.
+std::vector<float> scores_of(const Vocabulary& v, const std::vector<bool>& separate, const std::string& name) {
   std::vector<float> scores(v.tokens.size(), -float(v.merges.size()));
   std::vector<bool> seen(v.tokens.size());
   std::int32_t last = -1;
@@ -54,23 +54,23 @@ std::vector<float> scores_of(const Vocabulary& v, const std::vector<bool>& apart
     const std::int32_t result = v.merges[rank].result;
     const auto id = std::size_t(result);
     if (!seen[id]) scores[id] = -float(rank);
-    else demand_piece(result == last || apart[id], name, fmt::format("the merges of its token {} have different ranks", id));
+    else demand_piece(result == last || separate[id], name, fmt::format("the merges of its token {} have different ranks", id));
     seen[id] = true;
-    if (!apart[id]) last = result;
+    if (!separate[id]) last = result;
   }
   return scores;
 }
 
 // llama.cpp merges any two tokens whose joined text is a token. Each such pair must be among the merges.
-void check_pairs(const Vocabulary& v, const std::vector<bool>& apart, const std::string& name) {
+void check_pairs(const Vocabulary& v, const std::vector<bool>& separate, const std::string& name) {
   std::unordered_map<std::string_view, std::int32_t> ids;
   for (std::size_t id = 0; id < v.tokens.size(); ++id)
-    if (v.tokens[id] && !apart[id]) ids.emplace(*v.tokens[id], std::int32_t(id));
+    if (v.tokens[id] && !separate[id]) ids.emplace(*v.tokens[id], std::int32_t(id));
   PairMap merged;
   for (const Merge& merge : v.merges) merged.insert(merge.left, merge.right, 0);
   for (const auto& [text, id] : ids)
-    for (std::size_t cut = character_at(text, 0).length; cut < text.size(); cut += character_at(text, cut).length) {
-      const auto left = ids.find(text.substr(0, cut)), right = ids.find(text.substr(cut));
+    for (std::size_t split_at = character_at(text, 0).length; split_at < text.size(); split_at += character_at(text, split_at).length) {
+      const auto left = ids.find(text.substr(0, split_at)), right = ids.find(text.substr(split_at));
       if (left == ids.end() || right == ids.end()) continue;
       demand_piece(merged.find(left->second, right->second) != PairMap::none, name,
                    fmt::format("its tokens {} and {} form token {} but are not merged", left->second, right->second, id));
@@ -87,11 +87,11 @@ SentencePieceRule sentencepiece_rule_of(const Vocabulary& vocabulary, const std:
   for (int byte = 0; byte < 256; ++byte)
     demand_piece(v.byte_fallback && ids.contains(fmt::format("<0x{:02X}>", byte)), name, fmt::format("it has no token for byte {}", byte));
   demand_piece(!v.ignore_merges, name, "it ignores the merges of texts that are tokens");
-  std::vector<bool> apart(v.tokens.size());
-  for (const AddedToken& added : v.added) apart[std::size_t(added.id)] = true;
+  std::vector<bool> separate(v.tokens.size());
+  for (const AddedToken& added : v.added) separate[std::size_t(added.id)] = true;
   const bool prefix = has_space_prefix(v, name, note);
-  check_pairs(v, apart, name);
-  return {scores_of(v, apart, name), prefix};
+  check_pairs(v, separate, name);
+  return {scores_of(v, separate, name), prefix};
 }
 
 }  // namespace gyr::gguf

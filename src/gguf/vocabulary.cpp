@@ -33,8 +33,8 @@ std::string steps_of(const json& entry) {
   // If every character belongs to a match, isolating the matches and removing the text between them have the same
   // result.
   const std::string behavior = entry.value("behavior", "");
-  const bool cuts = behavior == (entry.value("invert", false) ? "Removed" : "Isolated");
-  return (cuts ? "cut " : behavior + " ") + entry["pattern"]["Regex"].get<std::string>() + "\n";
+  const bool isolates = behavior == (entry.value("invert", false) ? "Removed" : "Isolated");
+  return (isolates ? "cut " : behavior + " ") + entry["pattern"]["Regex"].get<std::string>() + "\n";
 }
 
 // Pattern of words and numbers in the style of GPT-4. `digits`: quantifier of the digits in a number, such as {1,3}.

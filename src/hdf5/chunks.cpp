@@ -27,7 +27,7 @@ void store_sum(std::uint32_t sum, std::byte* at) {
   for (int i = 0; i < 4; ++i) at[i] = std::byte(sum >> 8 * i);
 }
 
-std::unique_ptr<std::byte[]> room_for(Index bytes) {
+std::unique_ptr<std::byte[]> buffer_of(Index bytes) {
   return std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[std::size_t(bytes)]);  // nothrow, because the size comes from an untrusted file
 }
 
@@ -35,10 +35,10 @@ std::vector<hsize_t> place(const Shape& corner) { return {corner.begin(), corner
 
 // H5Dread_chunk of HDF5 2.0 takes the size of the buffer as an additional argument.
 template <class Call>
-herr_t read_stored(Call* call, hid_t dataset, const hsize_t* corner, std::uint32_t* skipped, void* to, std::size_t room) {
+herr_t read_stored(Call* call, hid_t dataset, const hsize_t* corner, std::uint32_t* skipped, void* to, std::size_t buffer) {
   if constexpr (std::is_invocable_v<Call*, hid_t, hid_t, const hsize_t*, std::uint32_t*, void*>)
     return call(dataset, H5P_DEFAULT, corner, skipped, to);
-  else return call(dataset, H5P_DEFAULT, corner, skipped, to, &room);
+  else return call(dataset, H5P_DEFAULT, corner, skipped, to, &buffer);
 }
 
 // Bounding box of the parts' source boxes.
@@ -100,13 +100,13 @@ bool Chunks::read(std::span<const BoxPair> parts, void* data, const Shape& array
   for (const BoxPair& part : parts)
     if (!fits_within(part.from, shape_) || !fits_within(part.to, array) || part.from.count != part.to.count || elements(part.from.count) == 0)
       return false;
-  const auto room = room_for(bytes_ + sum_bytes);
-  if (!room || parts.empty()) return false;
+  const auto buffer = buffer_of(bytes_ + sum_bytes);
+  if (!buffer || parts.empty()) return false;
   auto* to = static_cast<std::byte*>(data);
   const auto copy = [&](const Shape& corner, const BoxPair& part, const Box& both) {
     const Box here = moved(both, corner, Shape(corner.size(), 0)), there = moved(both, part.from.first, part.to.first);
     box_runs(chunk_, here, array, there, [&](Index from, Index at, Index count) {
-      std::memcpy(to + at * element_bytes_, room.get() + from * element_bytes_, std::size_t(count * element_bytes_));
+      std::memcpy(to + at * element_bytes_, buffer.get() + from * element_bytes_, std::size_t(count * element_bytes_));
     });
   };
   return for_each_chunk(around(parts), chunk_, [&](const Shape& corner) {
@@ -114,7 +114,7 @@ bool Chunks::read(std::span<const BoxPair> parts, void* data, const Shape& array
     for (const BoxPair& part : parts) {
       const auto both = common(part.from, {corner, chunk_});
       if (!both) continue;
-      if (!is_read && !read_chunk(corner, room.get())) return false;
+      if (!is_read && !read_chunk(corner, buffer.get())) return false;
       is_read = true;
       copy(corner, part, *both);
     }
@@ -138,13 +138,13 @@ bool Chunks::write_chunk(const Shape& corner, std::byte* from) const {
 bool Chunks::write(const Rows& filled, const void* data) const {
   const Index rows = chunk_[0], row_bytes = bytes_ / rows;
   const auto* from = static_cast<const std::byte*>(data);
-  const std::unique_ptr<std::byte[]> room(new std::byte[std::size_t(bytes_ + sum_bytes)]);
+  const std::unique_ptr<std::byte[]> buffer(new std::byte[std::size_t(bytes_ + sum_bytes)]);
   Shape corner(shape_.size(), 0);
   for (corner[0] = filled.first; corner[0] < filled.last; corner[0] += rows) {
     const Index bytes = std::min(rows, filled.last - corner[0]) * row_bytes;
-    std::memcpy(room.get(), from, std::size_t(bytes));
-    std::memset(room.get() + bytes, 0, std::size_t(bytes_ - bytes));
-    if (!write_chunk(corner, room.get())) return false;
+    std::memcpy(buffer.get(), from, std::size_t(bytes));
+    std::memset(buffer.get() + bytes, 0, std::size_t(bytes_ - bytes));
+    if (!write_chunk(corner, buffer.get())) return false;
     from += bytes;
   }
   return true;

@@ -20,7 +20,7 @@ namespace gyr::hdf5 {
 static_assert(std::is_same_v<hid_t, Handle::Id> && std::is_same_v<herr_t, int>);
 
 // HDF5's state is global to the process, so its lock is, too.
-std::recursive_mutex& Turn::library() {
+std::recursive_mutex& LibraryLock::library() {
   static std::recursive_mutex mutex;
   return mutex;
 }
@@ -98,9 +98,9 @@ void select(const Handle& space, const Box& box, H5S_seloper_t how = H5S_SELECT_
 Shape chunk_of(DType type, const Shape& shape) {
   Shape chunk = shape;
   for (std::size_t d = 0; d < chunk.size(); ++d) {
-    const Index others = elements(chunk) / chunk[d] * size_of(type);
-    if (others * chunk[d] <= chunk_bytes) break;
-    const Index most = std::max<Index>(1, chunk_bytes / others), chunks = (shape[d] + most - 1) / most;
+    const Index other_bytes = elements(chunk) / chunk[d] * size_of(type);
+    if (other_bytes * chunk[d] <= chunk_bytes) break;
+    const Index most = std::max<Index>(1, chunk_bytes / other_bytes), chunks = (shape[d] + most - 1) / most;
     chunk[d] = (shape[d] + chunks - 1) / chunks;  // chunks of equal size, because the last chunk takes as much space in the file as the others
   }
   return chunk;
@@ -118,7 +118,7 @@ Handle file_access() {
 }  // namespace
 
 std::string library_version() {
-  const Turn turn;
+  const LibraryLock lock;
   unsigned major = 0, minor = 0, release = 0;
   H5get_libversion(&major, &minor, &release);
   return fmt::format("{}.{}.{}", major, minor, release);
@@ -129,18 +129,18 @@ Index chunk_rows(DType type, const Shape& shape) { return chunk_of(type, shape).
 // ---- Attributes ----
 
 bool Object::has(const char* attribute) const {
-  const Turn turn;
+  const LibraryLock lock;
   return H5Aexists(object_, attribute) > 0;
 }
 
 Handle Object::attribute(const char* attribute) const {
-  const Turn turn;
+  const LibraryLock lock;
   require(has(attribute), Exit::data, "{}: has no attribute '{}'", name_, attribute);
   return owned(H5Aopen(object_, attribute, H5P_DEFAULT), H5Aclose, name_);
 }
 
 void Object::set(const char* attribute, Handle::Id type, const void* value, const Shape& shape) {
-  const Turn turn;
+  const LibraryLock lock;
   const Handle space = shape.empty() ? Handle(H5Screate(H5S_SCALAR), H5Sclose) : space_of(shape);
   const Handle made(H5Acreate2(object_, attribute, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
   if (made >= 0 && H5Awrite(made, type, value) >= 0) return;
@@ -149,7 +149,7 @@ void Object::set(const char* attribute, Handle::Id type, const void* value, cons
 }
 
 void Object::set(const char* attribute, const std::string& text) {
-  const Turn turn;
+  const LibraryLock lock;
   const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
   H5Tset_size(type, std::max<std::size_t>(1, text.size()));
   H5Tset_cset(type, H5T_CSET_UTF8);
@@ -158,10 +158,10 @@ void Object::set(const char* attribute, const std::string& text) {
 }
 void Object::set(const char* attribute, std::int64_t number) { set(attribute, H5T_STD_I64LE, &number); }
 void Object::set(const char* attribute, std::uint64_t number) { set(attribute, H5T_STD_U64LE, &number); }
-void Object::set(const char* attribute, const Shape& numbers) { set(attribute, H5T_STD_I64LE, numbers.data(), {Index(numbers.size())}); }
+void Object::set(const char* attribute, const Shape& extents) { set(attribute, H5T_STD_I64LE, extents.data(), {Index(extents.size())}); }
 
 std::string Object::text(const char* name) const {
-  const Turn turn;
+  const LibraryLock lock;
   const Handle attribute = this->attribute(name);
   const Handle type = owned(H5Aget_type(attribute), H5Tclose, name_);
   const Handle space = owned(H5Aget_space(attribute), H5Sclose, name_);
@@ -175,7 +175,7 @@ std::string Object::text(const char* name) const {
 
 template <class I>
 I Object::number(const char* name) const {
-  const Turn turn;
+  const LibraryLock lock;
   const Handle attribute = this->attribute(name);
   const Handle type = owned(H5Aget_type(attribute), H5Tclose, name_);
   const Handle space = owned(H5Aget_space(attribute), H5Sclose, name_);
@@ -217,13 +217,13 @@ Shape shape_in(const Handle& space, const std::string& name) {
 }  // namespace
 
 Dataset::Dataset(std::string name, Handle dataset, Handle::Id file) : Object(std::move(name), std::move(dataset)), file_(file) {
-  const Turn turn;
+  const LibraryLock lock;
   dtype_ = dtype_in(owned(H5Dget_type(object_), H5Tclose, name_), name_);
   shape_ = shape_in(owned(H5Dget_space(object_), H5Sclose, name_), name_);
 }
 
 bool Dataset::checksummed() const {
-  const Turn turn;
+  const LibraryLock lock;
   const Handle plist = owned(H5Dget_create_plist(object_), H5Pclose, name_);
   if (H5Pget_layout(plist) != H5D_CHUNKED) return false;
   bool fletcher = false;
@@ -243,7 +243,7 @@ void Dataset::read(const Box& box, void* data, const Shape& array, const Box& th
 }
 
 void Dataset::read(std::span<const BoxPair> parts, void* data, const Shape& array) const {
-  const Turn turn;
+  const LibraryLock lock;
   if (const auto chunks = Chunks::of(object_, shape_, size_of(dtype_)); chunks && chunks->read(parts, data, array)) return;
   const Handle file = owned(H5Dget_space(object_), H5Sclose, name_), memory = space_of(array);
   for (const BoxPair& part : parts) {
@@ -258,7 +258,7 @@ void Dataset::read(std::span<const BoxPair> parts, void* data, const Shape& arra
 }
 
 std::vector<Extent> Dataset::extents() const {
-  const Turn turn;
+  const LibraryLock lock;
   const Handle space = owned(H5Dget_space(object_), H5Sclose, name_);
   hsize_t chunks = 0;
   require(H5Dget_num_chunks(object_, space, &chunks) >= 0, Exit::data, "{}: its list of chunks is damaged: {}", name_, reason());
@@ -282,14 +282,14 @@ std::vector<Extent> Dataset::extents() const {
 }
 
 Box Dataset::rows(Index first, Index count) const {
-  Box box = whole(shape_);
+  Box box = full_box(shape_);
   box.first[0] = first, box.count[0] = count;
   return box;
 }
 
 void Dataset::read_rows(Index first, Index count, void* data) const {
   const Box box = rows(first, count);
-  read(box, data, box.count, whole(box.count));
+  read(box, data, box.count, full_box(box.count));
 }
 
 bool Dataset::write_through_filters(Index first, Index last, const void* data) {
@@ -301,7 +301,7 @@ bool Dataset::write_through_filters(Index first, Index last, const void* data) {
 }
 
 void Dataset::write_rows(Index first, Index count, const void* data) {
-  const Turn turn;
+  const LibraryLock lock;
   const Index last = first + count, row_bytes = elements(shape_) / shape_[0] * size_of(dtype_);
   const auto from = [&](Index row) { return static_cast<const std::byte*>(data) + (row - first) * row_bytes; };
   const auto chunks = Chunks::of(object_, shape_, size_of(dtype_));
@@ -315,7 +315,7 @@ void Dataset::write_rows(Index first, Index count, const void* data) {
 // ---- Files ----
 
 File File::create(const std::filesystem::path& path) {
-  const Turn turn;
+  const LibraryLock lock;
   const int descriptor = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0666);
   require(descriptor >= 0, Exit::io, "{}: cannot be created: {}", path.string(), why_not_opened(errno));
   if (::close(descriptor) != 0) fail_write(path.string(), std::strerror(errno));
@@ -326,7 +326,7 @@ File File::create(const std::filesystem::path& path) {
 }
 
 File File::open(const std::filesystem::path& path) {
-  const Turn turn;
+  const LibraryLock lock;
   const InputFile readable(path);  // HDF5 does not report why it cannot open a file
   const Handle access = file_access();
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
@@ -365,7 +365,7 @@ Dataset File::create(const std::string& path, DType type, const Shape& shape, co
 }
 
 Dataset File::create_dataset(const std::string& path, DType type, const Shape& shape, int deflate) {
-  const Turn turn;
+  const LibraryLock lock;
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   const auto chunk = sizes(chunk_of(type, shape));
   H5Pset_chunk(properties, int(chunk.size()), chunk.data());
@@ -376,7 +376,7 @@ Dataset File::create_dataset(const std::string& path, DType type, const Shape& s
 }
 
 Dataset File::create_virtual(const std::string& path, DType type, const Shape& shape, const std::vector<VirtualPart>& parts) {
-  const Turn turn;
+  const LibraryLock lock;
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   H5Pset_fill_value(properties, type_of(type), fill_value_of(type).data());
   for (const VirtualPart& part : parts) {
@@ -388,7 +388,7 @@ Dataset File::create_virtual(const std::string& path, DType type, const Shape& s
 }
 
 Dataset File::dataset(const std::string& path) const {
-  const Turn turn;
+  const LibraryLock lock;
   const std::string name = name_ + ":" + path;
   Handle dataset(H5Dopen2(object_, path.c_str(), H5P_DEFAULT), H5Dclose);
   require(dataset >= 0, Exit::data, "{}: {}", name, reason());
@@ -396,12 +396,12 @@ Dataset File::dataset(const std::string& path) const {
 }
 
 void File::name_root(const std::string& name) {
-  const Turn turn;
+  const LibraryLock lock;
   if (H5Lcreate_soft("/", object_, name.c_str(), H5P_DEFAULT, H5P_DEFAULT) < 0) fail_write(name_ + ":/" + name, reason());
 }
 
 std::vector<std::string> File::datasets() const {
-  const Turn turn;
+  const LibraryLock lock;
   std::vector<std::string> links, paths;
   const herr_t visited = H5Lvisit(
       object_, H5_INDEX_NAME, H5_ITER_INC,
@@ -420,12 +420,12 @@ std::vector<std::string> File::datasets() const {
 }
 
 Index File::bytes_read() const {
-  const Turn turn;
+  const LibraryLock lock;
   return Index(condition_of(object_)->bytes_read);
 }
 
 void File::close() {
-  const Turn turn;
+  const LibraryLock lock;
   const std::shared_ptr<const Condition> disk = condition_of(object_);
   const bool flushed = H5Fflush(object_, H5F_SCOPE_GLOBAL) >= 0;
   const std::string why = flushed ? "" : reason();

@@ -15,9 +15,9 @@
 namespace gyr::hdf5 {
 
 // Lock on the HDF5 library: while one exists, no other thread calls HDF5.
-class Turn {
+class LibraryLock {
  public:
-  Turn() : lock_(library()) {}
+  LibraryLock() : lock_(library()) {}
 
  private:
   static std::recursive_mutex& library();
@@ -38,7 +38,7 @@ class Handle {
   }
   ~Handle() {
     if (id_ < 0) return;
-    const Turn turn;
+    const LibraryLock lock;
     close_(id_);
   }
   operator Id() const { return id_; }
@@ -61,7 +61,7 @@ class Object {
   void set(const char* attribute, const std::string& text);
   void set(const char* attribute, std::int64_t number);
   void set(const char* attribute, std::uint64_t number);
-  void set(const char* attribute, const Shape& numbers);
+  void set(const char* attribute, const Shape& extents);
   bool has(const char* attribute) const;
   std::string text(const char* attribute) const;
   template <class I>

@@ -55,10 +55,10 @@ Json series(const Steps& steps, double begin, bool overtaken, const F& of) {
 // Selects as many events as a page can show: the last ones, and one of every few checkpoints.
 Json events_of(const RunHistory& run, double begin) {
   Json events = Json::array();
-  Index checkpoints = run.count(RunEvent::Kind::checkpoint), others = Index(run.events.size()) - checkpoints;
+  Index checkpoints = run.count(RunEvent::Kind::checkpoint), other_events = Index(run.events.size()) - checkpoints;
   const Index every = 1 + checkpoints / (most_checkpoints + 1);
   for (const RunEvent& e : run.events)
-    if (e.kind == RunEvent::Kind::checkpoint ? --checkpoints % every == 0 : --others < most_events)
+    if (e.kind == RunEvent::Kind::checkpoint ? --checkpoints % every == 0 : --other_events < most_events)
       events.push_back({{"kind", name_of(e.kind)}, {"time", e.time - begin}, {"step", e.step}, {"text", e.text}});
   return events;
 }

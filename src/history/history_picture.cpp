@@ -24,18 +24,18 @@ struct LossCurve {
 };
 
 template <class Steps>
-Thinned points_of(const Steps& steps, std::size_t most, std::size_t& numbers) {
+Thinned points_of(const Steps& steps, std::size_t most, std::size_t& points) {
   std::vector<double> at, loss;
   for (const auto& s : steps)
     if (!s.overtaken && std::isfinite(s.loss)) at.push_back(double(s.step)), loss.push_back(s.loss);
-  numbers = loss.size();
+  points = loss.size();
   return gyr::thinned(at, loss, most);
 }
 
 LossCurve curve_of(const RunHistory& run) {
-  std::size_t numbers = 0, validations = 0;
-  LossCurve c{printable(run.name), points_of(run.steps, most_line_points, numbers), points_of(run.validations, most_circles, validations), false};
-  c.thinned = numbers > most_line_points;
+  std::size_t points = 0, validations = 0;
+  LossCurve c{printable(run.name), points_of(run.steps, most_line_points, points), points_of(run.validations, most_circles, validations), false};
+  c.thinned = points > most_line_points;
   return c;
 }
 

@@ -28,9 +28,9 @@ std::vector<double> column(const std::vector<const TakenStep*>& steps, const F& 
 
 std::string local_time(double seconds) {
   if (!(std::abs(seconds) < 1e12)) return "-";
-  const std::time_t whole = std::time_t(seconds);
+  const std::time_t seconds_since_epoch = std::time_t(seconds);
   std::tm parts{};
-  localtime_r(&whole, &parts);
+  localtime_r(&seconds_since_epoch, &parts);
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
   return text;
@@ -77,15 +77,15 @@ std::string curves_of(const RunHistory& run) {
 
 std::string events_of(const RunHistory& run) {
   Table table({{"time"}, {"step", true}, {"event"}, {"", false, 90}});
-  const Index checkpoints = run.count(RunEvent::Kind::checkpoint), others = Index(run.events.size()) - checkpoints;
-  const Index left_out = std::max<Index>(0, others - most_event_lines);
+  const Index checkpoints = run.count(RunEvent::Kind::checkpoint), other_events = Index(run.events.size()) - checkpoints;
+  const Index left_out = std::max<Index>(0, other_events - most_event_lines);
   Index at = 0;
   for (const RunEvent& e : run.events)
     if (e.kind != RunEvent::Kind::checkpoint && ++at > left_out)
       table.row({local_time(e.time), fmt::format("{}", e.step), std::string(name_of(e.kind)), printable(e.text)});
   std::string text =
       left_out > 0 ? fmt::format("{} earlier event{} left out; the HTML page (--html) shows them\n", left_out, left_out == 1 ? " is" : "s are") : "";
-  if (others > 0) text += table.str();
+  if (other_events > 0) text += table.str();
   if (checkpoints > 0) text += fmt::format("{} checkpoint{} written\n", checkpoints, checkpoints == 1 ? "" : "s");
   return text;
 }

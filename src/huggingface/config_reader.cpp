@@ -84,8 +84,8 @@ std::string ConfigReader::text_of(const json& value) { return shown(value.dump(-
 void ConfigReader::note_unknown_keys() {
   // Many classes of transformers let is_causal override the attention mask of the class.
   const bool causal = config.model.attention.causal;
-  if (const json& said = value("is_causal"); !said.is_null())
-    demand(said == causal, "is_causal", "is {}; models of this class have {}", text_of(said),
+  if (const json& is_causal = value("is_causal"); !is_causal.is_null())
+    demand(is_causal == causal, "is_causal", "is {}; models of this class have {}", text_of(is_causal),
            causal ? "causal attention (true)" : "bidirectional attention (false)");
   constexpr std::size_t most = 8;
   std::vector<std::string> keys;
@@ -282,15 +282,15 @@ bool has_kinds(const json& rope) { return rope.is_object() && (rope.contains(ful
 // Reads one key of the RoPE scaling object; returns false if the key does not belong to this rope_type.
 bool ConfigReader::read_scaling(const std::string& name, const json& x, const std::string& path) {
   RopeScaling& s = config.model.attention.rope_scaling;
-  const bool yarn = s.type == RopeScaling::yarn, turns = yarn || s.type == RopeScaling::llama3;
+  const bool yarn = s.type == RopeScaling::yarn, rescales = yarn || s.type == RopeScaling::llama3;
   if (name == "factor") {
     s.factor = finite(x, path);
     demand(s.factor >= 1, path, "is {}; it must be at least 1", s.factor);
-  } else if (turns && name == (yarn ? "beta_slow" : "low_freq_factor")) {
+  } else if (rescales && name == (yarn ? "beta_slow" : "low_freq_factor")) {
     s.low_freq_factor = finite(x, path);
-  } else if (turns && name == (yarn ? "beta_fast" : "high_freq_factor")) {
+  } else if (rescales && name == (yarn ? "beta_fast" : "high_freq_factor")) {
     s.high_freq_factor = finite(x, path);
-  } else if (turns && name == "original_max_position_embeddings") {
+  } else if (rescales && name == "original_max_position_embeddings") {
     s.original_positions = integer(x, path, 1, longest);
   } else if (yarn && name == "attention_factor") {
     if (x.is_null()) return true;
@@ -310,9 +310,9 @@ void ConfigReader::read_truncate(const std::string& path, const json& x) {
   demand(x.is_boolean(), path, "is {}, which is neither true nor false", text_of(x));
   bool applied = x.get<bool>();
   if (rotary_.by_kind) {
-    const json& beside = value("rope_parameters");
-    const auto read = beside.is_object() ? beside.find("truncate") : beside.end();
-    applied = beside.is_object() && read != beside.end() ? *read == true : true;
+    const json& rope_parameters = value("rope_parameters");
+    const auto read = rope_parameters.is_object() ? rope_parameters.find("truncate") : rope_parameters.end();
+    applied = rope_parameters.is_object() && read != rope_parameters.end() ? *read == true : true;
   }
   config.model.attention.rope_scaling.truncate = applied;
   if (applied != x.get<bool>()) note("{} is {}: not applied, because transformers 5.24 reads only rope_parameters.truncate here", path, !applied);
@@ -465,9 +465,9 @@ void ConfigReader::read_tokens(std::optional<Index> pad, std::optional<Index> be
 void ConfigReader::read_original_positions() {
   RopeScaling& rope = config.model.attention.rope_scaling;
   const char* const key = "original_max_position_embeddings";
-  const bool turns = rope.type == RopeScaling::llama3 || rope.type == RopeScaling::yarn;
-  if (turns && !rotary_.by_kind && !value(key).is_null()) rope.original_positions = integer(value(key), key, 1, longest);
-  if (rope.type == RopeScaling::dynamic || (turns && rope.original_positions == 0)) rope.original_positions = std::min(config.positions, longest);
+  const bool rescales = rope.type == RopeScaling::llama3 || rope.type == RopeScaling::yarn;
+  if (rescales && !rotary_.by_kind && !value(key).is_null()) rope.original_positions = integer(value(key), key, 1, longest);
+  if (rope.type == RopeScaling::dynamic || (rescales && rope.original_positions == 0)) rope.original_positions = std::min(config.positions, longest);
   if (rope.original_positions == 0) rope.original_positions = RopeScaling{}.original_positions;
 }
 

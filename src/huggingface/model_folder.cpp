@@ -100,10 +100,10 @@ void ModelFolder::list_names() {
   std::set<std::string> scales;
   for (const auto& [name, at] : places_) {
     if (!is_blocks(*at.tensor)) continue;
-    const std::string beside = scales_of(name);
-    require(has(beside), Exit::data, "{}: tensor `{}` has no scales: there is no `{}`", at.reader->name(), shown(name), shown(beside));
+    const std::string scale_name = scales_of(name);
+    require(has(scale_name), Exit::data, "{}: tensor `{}` has no scales: there is no `{}`", at.reader->name(), shown(name), shown(scale_name));
     open(name);
-    scales.insert(beside);
+    scales.insert(scale_name);
   }
   for (const auto& [name, at] : places_)
     if (!scales.contains(name)) names_.push_back(name);
@@ -173,8 +173,8 @@ TensorReader open_tensor(const safetensors::Reader& reader, const safetensors::T
       [&reader, &tensor](const Box& box, void* data, const Shape& array, const Box& there) { reader.read(tensor, box, data, array, there); });
   const auto widened = box_by_box([&reader, &tensor](const Box& box, void* data, const Shape& array, const Box& there) {
     std::vector<std::uint16_t> halves(std::size_t(elements(box.count)));
-    reader.read(tensor, box, halves.data(), box.count, whole(box.count));
-    box_runs(box.count, whole(box.count), array, there, [&](Index from, Index to, Index count) {
+    reader.read(tensor, box, halves.data(), box.count, full_box(box.count));
+    box_runs(box.count, full_box(box.count), array, there, [&](Index from, Index to, Index count) {
       std::transform(halves.begin() + from, halves.begin() + from + count, static_cast<float*>(data) + to, half_to_float);
     });
   });
@@ -216,13 +216,13 @@ bool same_rows(const ModelFolder& folder, const std::string& one, const std::str
   std::vector<std::byte> stored;
   const auto read = [&](const TensorReader& from, const Box& box) {
     stored.resize(std::size_t(elements(box.count) * size_of(from.dtype)));
-    from.read(box, stored.data(), box.count, whole(box.count));
-    std::vector<double> numbers(std::size_t(elements(box.count)));
-    convert_to_double(from.dtype, stored.data(), Index(numbers.size()), numbers.data());
-    return numbers;
+    from.read(box, stored.data(), box.count, full_box(box.count));
+    std::vector<double> values(std::size_t(elements(box.count)));
+    convert_to_double(from.dtype, stored.data(), Index(values.size()), values.data());
+    return values;
   };
   for (Index first = rows * part / parts; first < rows * (part + 1) / parts; first += slab) {
-    Box box = whole(a.shape);
+    Box box = full_box(a.shape);
     box.first[0] = first, box.count[0] = std::min(slab, rows * (part + 1) / parts - first);
     if (read(a, box) != read(b, box)) return false;
   }
@@ -327,7 +327,7 @@ std::string FolderWeights::key(const std::string& weight) const {
 TensorReader FolderWeights::open(const std::string& weight, DType) const {
   const StoredPlace place = names_.place(weight);
   const TensorReader stored = folder_.open(key(weight));
-  return place.is_whole() ? stored : part_of(stored, place);
+  return place.is_plain() ? stored : part_of(stored, place);
 }
 
 std::vector<std::string> FolderWeights::keys() const {

@@ -75,9 +75,9 @@ bool head_is_tied(const ModelFolder&, const StoredNames&);
 HuggingFaceConfig read_model_folder(const std::filesystem::path&);
 
 // Tensor names of a model's weights, spelt as in this folder. They follow the given family, or else the family of the
-// folder's config.json, or our own names if there is none. Blocks::as_numbers gives MXFP4 tensors the names that they
+// folder's config.json, or our own names if there is none. Blocks::dequantized gives MXFP4 tensors the names that they
 // would have unquantized.
-enum class Blocks { as_stored, as_numbers };
+enum class Blocks { as_stored, dequantized };
 StoredNames names_in(const std::filesystem::path& folder, const Family&, const ModelConfig&, Blocks = Blocks::as_stored);
 StoredNames names_in(const std::filesystem::path& folder, const ModelConfig&);
 

@@ -35,7 +35,7 @@ unsigned nearest(double size) {
 Packed by_scale(const double* from, std::uint8_t scale) {
   Packed p{{}, scale, true};
   const double unit = std::ldexp(1.0, bias - scale);
-  for (Index i = 0; i < numbers; ++i) {
+  for (Index i = 0; i < block_elements; ++i) {
     const double size = std::abs(from[i]) * unit;
     const unsigned code = nearest(size);
     p.exact &= double(sizes[code]) == size;
@@ -47,16 +47,16 @@ Packed by_scale(const double* from, std::uint8_t scale) {
 }  // namespace
 
 bool unpack(const std::uint8_t* codes, std::uint8_t scale, bf16* to) {
-  const auto& said = table()[scale];
-  for (Index i = 0; i < bytes; ++i) to[2 * i] = said[codes[i] & 15], to[2 * i + 1] = said[codes[i] >> 4];
-  return std::all_of(to, to + numbers, [](bf16 x) { return std::isfinite(float(x)); });
+  const auto& row = table()[scale];
+  for (Index i = 0; i < bytes; ++i) to[2 * i] = row[codes[i] & 15], to[2 * i + 1] = row[codes[i] >> 4];
+  return std::all_of(to, to + block_elements, [](bf16 x) { return std::isfinite(float(x)); });
 }
 
 Packed pack(const double* from, std::uint8_t usual) {
   if (usual != nan_scale)
     if (const Packed p = by_scale(from, usual); p.exact) return p;
   double largest = 0;
-  for (Index i = 0; i < numbers; ++i) largest = std::max(largest, std::abs(from[i]));
+  for (Index i = 0; i < block_elements; ++i) largest = std::max(largest, std::abs(from[i]));
   const int exponent = largest > 0 ? std::ilogb(largest) - largest_exponent : -bias;
   return by_scale(from, std::uint8_t(std::clamp(exponent + bias, 0, 2 * bias)));
 }

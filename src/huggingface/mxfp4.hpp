@@ -11,7 +11,7 @@
 
 namespace gyr::mxfp4 {
 
-inline constexpr Index numbers = 32, bytes = 16;  // elements of a block, and bytes of their codes
+inline constexpr Index block_elements = 32, bytes = 16;  // elements of a block, and bytes of their codes
 inline constexpr std::uint8_t nan_scale = 255;
 
 using Codes = std::array<std::uint8_t, bytes>;

@@ -13,7 +13,7 @@ std::vector<Slab> slabs_of(const std::vector<std::pair<DType, Shape>>& tensors) 
     const auto& [type, shape] = tensors[i];
     const Index step = slab_rows(type, shape, Index(4) << 20);
     for (Index first = 0; first < shape[0]; first += step) {
-      Box box = whole(shape);
+      Box box = full_box(shape);
       box.first[0] = first, box.count[0] = std::min(step, shape[0] - first);
       const Index bytes = elements(box.count) * size_of(type);
       slabs.push_back({i, std::move(box), bytes});

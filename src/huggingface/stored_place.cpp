@@ -8,12 +8,12 @@ namespace gyr {
 
 namespace {
 
-Shape turned(Shape shape) {
+Shape swap_axes(Shape shape) {
   ensure(shape.size() == 2, "a tensor of {} dimensions cannot be transposed", shape.size());
   std::swap(shape[0], shape[1]);
   return shape;
 }
-Box turned(const Box& box) { return {turned(box.first), turned(box.count)}; }
+Box swap_axes(const Box& box) { return {swap_axes(box.first), swap_axes(box.count)}; }
 
 // to[there] = transpose(from), where `from` is dense with the shape `count`.
 void put_transposed(const std::byte* from, const Shape& count, Index size, std::byte* to, const Shape& array, const Box& there) {
@@ -27,7 +27,7 @@ void put_transposed(const std::byte* from, const Shape& count, Index size, std::
 void read_maybe_transposed(const TensorReader& from, const Box& box, bool transposed, void* to, const Shape& array, const Box& there) {
   if (!transposed) return from.read(box, to, array, there);
   std::vector<std::byte> dense(std::size_t(elements(box.count) * size_of(from.dtype)));
-  from.read(box, dense.data(), box.count, whole(box.count));
+  from.read(box, dense.data(), box.count, full_box(box.count));
   put_transposed(dense.data(), box.count, size_of(from.dtype), static_cast<std::byte*>(to), array, there);
 }
 
@@ -36,21 +36,22 @@ TensorReader member_of(const TensorReader& all, Index member) {
   TensorReader one = all;
   one.shape.erase(one.shape.begin());
   one.read_parts = [all, member](std::span<const BoxPair> parts, void* data, const Shape& array) {
-    const auto behind = [](Index first, Shape shape) {
+    const auto prepended = [](Index first, Shape shape) {
       shape.insert(shape.begin(), first);
       return shape;
     };
     for (const auto& [from, to] : parts)
-      all.read({behind(member, from.first), behind(1, from.count)}, data, behind(1, array), {behind(0, to.first), behind(1, to.count)});
+      all.read({prepended(member, from.first), prepended(1, from.count)}, data, prepended(1, array),
+               {prepended(0, to.first), prepended(1, to.count)});
   };
   return one;
 }
 
 TensorReader transpose_of(const TensorReader& stored) {
   TensorReader other = stored;
-  other.shape = turned(stored.shape);
+  other.shape = swap_axes(stored.shape);
   other.read_parts = [stored](std::span<const BoxPair> parts, void* data, const Shape& array) {
-    for (const auto& [from, to] : parts) read_maybe_transposed(stored, turned(from), true, data, array, to);
+    for (const auto& [from, to] : parts) read_maybe_transposed(stored, swap_axes(from), true, data, array, to);
   };
   return other;
 }
@@ -74,7 +75,7 @@ TensorReader rows_of(const TensorReader& stack, Index first, Index step, Index c
       }
       const Index size = size_of(stack.dtype), row = columns_of(all.count) * size;
       std::vector<std::byte> dense(std::size_t(elements(all.count) * size));
-      stack.read(all, dense.data(), all.count, whole(all.count));
+      stack.read(all, dense.data(), all.count, full_box(all.count));
       for (Index i = 0; i < from.count[0]; ++i)
         std::memcpy(static_cast<std::byte*>(data) + offset_of(array, to.first[0] + i, to.first.size() > 1 ? to.first[1] : 0) * size,
                     dense.data() + i * step * row, std::size_t(row));
@@ -86,7 +87,7 @@ TensorReader rows_of(const TensorReader& stack, Index first, Index step, Index c
 // Rows of a weight that lie among the requested rows of the fused tensor, and the distance of the first of them from
 // the first requested row.
 struct Wanted {
-  Index first, count, behind;
+  Index first, count, offset;
 };
 Wanted wanted_rows(const StoredPlace& place, Index rows, Index first, Index count) {
   const auto rows_before = [&](Index row) { return std::clamp<Index>((row - place.rows.first + place.step - 1) / place.step, 0, rows); };
@@ -98,22 +99,22 @@ Wanted wanted_rows(const StoredPlace& place, Index rows, Index first, Index coun
 // of members.
 void put_part(const StackedPart& part, const Box& from, std::byte* data, const Shape& array, const Box& to) {
   const auto& [place, weight] = part;
-  Box mine = place.transposed ? turned(from) : from;
+  Box mine = place.transposed ? swap_axes(from) : from;
   const Wanted rows = wanted_rows(place, weight.shape[0], mine.first[0], mine.count[0]);
   if (rows.count <= 0) return;
   mine.first[0] = rows.first, mine.count[0] = rows.count;
   const std::size_t row_dim = place.transposed ? 1 : 0;
   if (place.step == 1) {
     Box there = to;
-    there.first[row_dim] += rows.behind, there.count[row_dim] = rows.count;
+    there.first[row_dim] += rows.offset, there.count[row_dim] = rows.count;
     return read_maybe_transposed(weight, mine, place.transposed, data, array, there);
   }
   const Index size = size_of(weight.dtype), columns = columns_of(mine.count);
   std::vector<std::byte> dense(std::size_t(elements(mine.count) * size));
-  weight.read(mine, dense.data(), mine.count, whole(mine.count));
+  weight.read(mine, dense.data(), mine.count, full_box(mine.count));
   for (Index i = 0; i < rows.count; ++i)
     for (Index c = 0; c < columns; ++c) {
-      const Index row = rows.behind + place.step * i, first = to.first[0], second = to.first.size() > 1 ? to.first[1] : 0;
+      const Index row = rows.offset + place.step * i, first = to.first[0], second = to.first.size() > 1 ? to.first[1] : 0;
       const Index at = place.transposed ? offset_of(array, first + c, second + row) : offset_of(array, first + row, second + c);
       std::memcpy(data + at * size, dense.data() + (i * columns + c) * size, std::size_t(size));
     }
@@ -143,7 +144,7 @@ TensorReader stack_of(const std::vector<StackedPart>& parts) {
   const StoredPlace& place = parts.front().place;
   TensorReader stack = parts.front().weight;
   if (place.stack > 0) stack.shape[0] = place.stack;
-  if (place.transposed) stack.shape = turned(stack.shape);
+  if (place.transposed) stack.shape = swap_axes(stack.shape);
   if (place.members > 0) stack.shape.insert(stack.shape.begin(), place.members);
   for (const StackedPart& part : parts)
     ensure(part.weight.dtype == stack.dtype, "{} has another type than {}, with which it is stored in one tensor", part.weight.name, stack.name);

@@ -20,7 +20,7 @@ struct StoredPlace {
   Index members = 0;        // size of that dimension, e.g. the number of experts; 0: there is no such dimension
   bool in_blocks = false;   // stored in MXFP4 blocks, with a separate tensor of scales
 
-  bool is_whole() const { return !transposed && stack == 0 && members == 0; }
+  bool is_plain() const { return !transposed && stack == 0 && members == 0; }
   Index row_count() const { return (rows.size() + step - 1) / step; }
 };
 

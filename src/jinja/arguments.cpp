@@ -25,7 +25,7 @@ Parameters::Parameters(const char* function, const Arguments& arguments, std::in
 
 Integer Parameters::integer(std::size_t i, Integer by_default) const {
   if (!has(i)) return by_default;
-  const auto value = whole(at(i));
+  const auto value = as_integer(at(i));
   if (!value) refuse("the argument '{}' of {} must be an integer, not {}", names_[i], function_, type_name(at(i)));
   return *value;
 }

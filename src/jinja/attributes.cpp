@@ -107,7 +107,7 @@ std::optional<Value> only_item_of(const Value& value, const Value& key, Budget& 
     const Value* item = dict->find(key);
     return item ? std::optional(*item) : std::nullopt;
   }
-  const auto index = whole(key);
+  const auto index = as_integer(key);
   if (!index) return std::nullopt;
   if (const List* list = value.list()) {
     const auto at = list->has_index() ? position_of(*index, list->items.size()) : std::nullopt;

@@ -12,7 +12,7 @@ namespace {
 const FilterTable& all_filters() {
   static const FilterTable all = [] {
     FilterTable table = text_filters();
-    for (const auto& others : {sequence_filters(), number_filters(), selection_filters()}) table.insert(others.begin(), others.end());
+    for (const auto& filters : {sequence_filters(), number_filters(), selection_filters()}) table.insert(filters.begin(), filters.end());
     return table;
   }();
   return all;

@@ -20,7 +20,7 @@ Value make_range(Interpreter& in, const Arguments& a) {
   if (a.positional.empty() || a.positional.size() > 3 || !a.named.empty()) refuse("range needs one to three integers");
   Integer bounds[3] = {0, 0, 1};
   for (std::size_t i = 0; i < a.positional.size(); ++i) {
-    const auto bound = whole(a.positional[i]);
+    const auto bound = as_integer(a.positional[i]);
     if (!bound) refuse("range needs integers, not {}", type_name(a.positional[i]));
     bounds[a.positional.size() == 1 ? 1 : i] = *bound;
   }

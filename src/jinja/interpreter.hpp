@@ -49,7 +49,7 @@ class Interpreter {
   Budget budget;
 
  private:
-  enum class Flow { normal, leave_loop, next_turn };
+  enum class Flow { normal, leave_loop, next_iteration };
 
   // Counts the levels of evaluation while it exists.
   struct Level {

@@ -17,7 +17,7 @@ namespace {
 Value filter_abs(Interpreter&, const Value& value, const Arguments& a) {
   const Parameters p("abs", a, {});
   if (const double* d = value.real()) return {std::abs(*d)};
-  const auto integer = whole(value);
+  const auto integer = as_integer(value);
   if (!integer) refuse("abs needs a number, not a value of type '{}'", type_name(value));
   return *integer < 0 ? signed_value('-', value) : Value{*integer};
 }
@@ -32,7 +32,7 @@ Value filter_int(Interpreter&, const Value& value, const Arguments& a) {
   const Parameters p("int", a, {"default", "base"});
   const Value by_default = p.value(0, {Integer(0)});
   if (value.undefined()) refuse_undefined(value);
-  if (const auto integer = whole(value)) return {*integer};
+  if (const auto integer = as_integer(value)) return {*integer};
   if (const double* d = value.real()) return std::isnan(*d) ? by_default : truncated(*d);
   if (!value.string()) return by_default;
   const std::string& bytes = value.string()->text.bytes();
@@ -62,7 +62,7 @@ Value filter_round(Interpreter&, const Value& value, const Arguments& a) {
   if (p.has(0) && p.at(0).none() && method == "common") refuse("round(none) is not supported");
   const Integer precision = p.integer(0, 0);
   if (method == "common") {
-    if (whole(value) && precision >= 0) return {*whole(value)};
+    if (as_integer(value) && precision >= 0) return {*as_integer(value)};
     if (precision < 0 || precision > 300) refuse("round to {} digits is not supported", precision);
     if (!std::isfinite(*real)) return value;
     return {std::strtod(fmt::format("{:.{}f}", *real, precision).c_str(), nullptr)};  // rounds the exact decimal value, as Python does

@@ -55,9 +55,9 @@ std::string_view without_space(std::string_view text) {
 }  // namespace
 
 std::size_t end_of_real(std::string_view text, std::size_t at) {
-  const std::size_t whole = end_of_digits(text, at);
-  if (whole == at) return at;
-  std::size_t end = at, from = whole;
+  const std::size_t integer_end = end_of_digits(text, at);
+  if (integer_end == at) return at;
+  std::size_t end = at, from = integer_end;
   if (from < text.size() && text[from] == '.') {
     const std::size_t fraction = end_of_digits(text, from + 1);
     if (fraction > from + 1) end = from = fraction;

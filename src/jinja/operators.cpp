@@ -103,7 +103,7 @@ bool is_plain(const List& list) { return list.kind == List::Kind::list || list.k
 
 // sequence * count.
 std::optional<Value> repeated(const Value& sequence, const Value& count, Budget& budget) {
-  const auto times = whole(count);
+  const auto times = as_integer(count);
   if (!times) return std::nullopt;
   const std::size_t n = std::size_t(std::max<Integer>(*times, 0));
   const auto charge = [&](std::size_t size) {
@@ -171,7 +171,7 @@ Value combined(std::string_view symbol, const Value& a, const Value& b, Budget& 
   }
   if (a.undefined()) refuse_undefined(a);
   if (b.undefined()) refuse_undefined(b);
-  if (const auto i = whole(a), j = whole(b); i && j) return combined_integers(symbol, *i, *j);
+  if (const auto i = as_integer(a), j = as_integer(b); i && j) return combined_integers(symbol, *i, *j);
   if (const auto x = number(a), y = number(b); x && y) return combined_reals(symbol, *x, *y);
   if (symbol == "+") {
     if (a.string() && b.string()) return joined_strings(*a.string(), *b.string(), budget);
@@ -185,7 +185,7 @@ Value combined(std::string_view symbol, const Value& a, const Value& b, Budget& 
 
 Value signed_value(char sign, const Value& value) {
   if (value.undefined()) refuse_undefined(value);
-  if (const auto i = whole(value)) {
+  if (const auto i = as_integer(value)) {
     if (sign == '-' && *i == std::numeric_limits<Integer>::min()) refuse_size();
     return {sign == '-' ? -*i : *i};
   }
@@ -257,8 +257,8 @@ struct Selection {
 
 std::optional<Integer> bound_of(const Value& value) {
   if (value.none()) return std::nullopt;
-  if (value.undefined() || !whole(value)) refuse("the bounds of a slice must be integers or none");
-  return *whole(value);
+  if (value.undefined() || !as_integer(value)) refuse("the bounds of a slice must be integers or none");
+  return *as_integer(value);
 }
 
 Selection selection_of(Integer size, const Value& begin, const Value& end, const Value& step) {

@@ -65,7 +65,7 @@ class StatementParser : private ExpressionParser {
     end_tag(Token::Kind::end_statement);
     return parse_block(ends, open);
   }
-  Block parse_whole_body(const char* end, std::string_view open) {
+  Block parse_full_body(const char* end, std::string_view open) {
     Block block = parse_body({end}, open);
     ++next_;
     return block;
@@ -96,7 +96,7 @@ class StatementParser : private ExpressionParser {
       choice->conditions.push_back(parse_tuple(Conditional::excluded));
       choice->blocks.push_back(parse_body({"elif", "else", "endif"}, "if"));
     } while (is_name("elif"));
-    if (next().text == "else") choice->blocks.push_back(parse_whole_body("endif", "if"));
+    if (next().text == "else") choice->blocks.push_back(parse_full_body("endif", "if"));
     return choice;
   }
 
@@ -111,7 +111,7 @@ class StatementParser : private ExpressionParser {
     ++loops_;
     loop->blocks.push_back(parse_body({"else", "endfor"}, "for"));
     --loops_;
-    if (next().text == "else") loop->blocks.push_back(parse_whole_body("endfor", "for"));
+    if (next().text == "else") loop->blocks.push_back(parse_full_body("endfor", "for"));
     return loop;
   }
 
@@ -132,7 +132,7 @@ class StatementParser : private ExpressionParser {
   // Parses a block that is rendered apart from the loop around it, which it can therefore not leave.
   Block parse_inner_body(const char* end, std::string_view open) {
     const int loops = std::exchange(loops_, 0);
-    Block block = parse_whole_body(end, open);
+    Block block = parse_full_body(end, open);
     loops_ = loops;
     return block;
   }
@@ -200,7 +200,7 @@ class StatementParser : private ExpressionParser {
       expect_symbol("=");
       statement->conditions.push_back(parse_expression());
     }
-    statement->blocks.push_back(parse_whole_body("endwith", "with"));
+    statement->blocks.push_back(parse_full_body("endwith", "with"));
     return statement;
   }
 
@@ -213,7 +213,7 @@ class StatementParser : private ExpressionParser {
   }
 
   StatementPtr parse_jump() {
-    auto statement = make(is_name("break") ? Statement::Kind::leave_loop : Statement::Kind::next_turn);
+    auto statement = make(is_name("break") ? Statement::Kind::leave_loop : Statement::Kind::next_iteration);
     if (loops_ == 0) fail(fmt::format("'{}' is outside of a loop", token().text));
     ++next_;
     return statement;

@@ -90,7 +90,7 @@ Interpreter::Flow Interpreter::execute(const Statement& s, const ScopePtr& scope
       break;
     }
     case Kind::leave_loop: return Flow::leave_loop;
-    case Kind::next_turn: return Flow::next_turn;
+    case Kind::next_iteration: return Flow::next_iteration;
   }
   return Flow::normal;
 }

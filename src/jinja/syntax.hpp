@@ -78,19 +78,19 @@ struct MacroSyntax {
 
 struct Statement {
   enum class Kind {
-    text,        // text
-    output,      // {{ expression }}
-    choice,      // if, elif: conditions[i] selects blocks[i]; a further block is that of else
-    loop,        // for target in expression if condition: blocks[0]; else: blocks[1]
-    assign,      // set target = expression
-    capture,     // set target | filters: blocks[0]; `expression` is the outermost filter, or null
-    macro,       // macro
-    call,        // call of `expression` with the block `macro`
-    filter,      // filter expression: blocks[0]
-    with,        // targets[i] = conditions[i]: blocks[0]
-    generation,  // blocks[0]
-    leave_loop,  // break
-    next_turn,   // continue
+    text,            // text
+    output,          // {{ expression }}
+    choice,          // if, elif: conditions[i] selects blocks[i]; a further block is that of else
+    loop,            // for target in expression if condition: blocks[0]; else: blocks[1]
+    assign,          // set target = expression
+    capture,         // set target | filters: blocks[0]; `expression` is the outermost filter, or null
+    macro,           // macro
+    call,            // call of `expression` with the block `macro`
+    filter,          // filter expression: blocks[0]
+    with,            // targets[i] = conditions[i]: blocks[0]
+    generation,      // blocks[0]
+    leave_loop,      // break
+    next_iteration,  // continue
   };
   Kind kind;
   int line;

@@ -130,7 +130,7 @@ class PrintfWriter {
     return exact_integer(value);
   }
   Integer exact_integer(const Value& value) {
-    const auto integer = whole(value);
+    const auto integer = as_integer(value);
     if (!integer) refuse("a number is required in a format, not {}", type_name(value));
     return *integer;
   }

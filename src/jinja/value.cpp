@@ -48,7 +48,7 @@ int order_mixed(Integer a, double b) {
 
 // Order of two numbers; empty if one is not a number.
 std::optional<int> order_numbers(const Value& a, const Value& b) {
-  const auto i = whole(a), j = whole(b);
+  const auto i = as_integer(a), j = as_integer(b);
   if (i && j) return sign_of_order(*i, *j);
   const double x = *number(a), y = *number(b);
   if (std::isnan(x) || std::isnan(y)) return std::nullopt;
@@ -159,7 +159,7 @@ std::string type_name(const Value& value) {
 
 std::string hash_key(const Value& value) {
   if (const String* s = value.string()) return "s" + s->text.bytes();
-  if (const auto i = whole(value)) return "n" + std::to_string(*i);
+  if (const auto i = as_integer(value)) return "n" + std::to_string(*i);
   if (const double* d = value.real()) {
     if (std::floor(*d) == *d && std::abs(*d) < 9e15) return "n" + std::to_string(Integer(*d));
     return fmt::format("f{}", *d);
@@ -180,11 +180,11 @@ std::string hash_key(const Value& value) {
 
 std::optional<double> number(const Value& value) {
   if (const double* d = value.real()) return *d;
-  const auto i = whole(value);
+  const auto i = as_integer(value);
   return i ? std::optional(double(*i)) : std::nullopt;
 }
 
-std::optional<Integer> whole(const Value& value) {
+std::optional<Integer> as_integer(const Value& value) {
   if (const Integer* i = value.integer()) return *i;
   if (const bool* b = value.boolean()) return Integer(*b);
   return std::nullopt;

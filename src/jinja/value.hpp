@@ -136,7 +136,7 @@ std::string hash_key(const Value& value);
 // The number as a floating-point value, for booleans too; empty for other types.
 std::optional<double> number(const Value& value);
 // The integer, for booleans too.
-std::optional<Integer> whole(const Value& value);
+std::optional<Integer> as_integer(const Value& value);
 // Problem, with the reason of an undefined value.
 [[noreturn]] void refuse_undefined(const Value& value);
 

@@ -50,10 +50,10 @@ constexpr std::array<std::string_view, 7> pbs_gone{"F", "C", "X", "Q", "H", "W",
 constexpr std::array<std::string_view, 2> pbs_still{"S", "U"};
 
 JobState state_in_slurm(const Job& old, double seconds) {
-  const auto answer = reply_of({"scontrol", "-o", "show", "job", old.id}, seconds);
-  if (!answer) return JobState::unknown;
-  if (answer->code != 0) return answer->err.find("Invalid job id") != std::string::npos ? JobState::gone : JobState::unknown;
-  std::istringstream lines(answer->out);
+  const auto reply = reply_of({"scontrol", "-o", "show", "job", old.id}, seconds);
+  if (!reply) return JobState::unknown;
+  if (reply->code != 0) return reply->err.find("Invalid job id") != std::string::npos ? JobState::gone : JobState::unknown;
+  std::istringstream lines(reply->out);
   for (std::string line; std::getline(lines, line);) {  // for the first task of a job array, scontrol lists all tasks
     if (value(line, "JobId") != old.id) continue;
     const std::string state = value(line, "JobState");
@@ -64,27 +64,26 @@ JobState state_in_slurm(const Job& old, double seconds) {
 }
 
 JobState step_in_slurm(const Job& old, double seconds) {
-  const auto answer = reply_of({"scontrol", "-o", "show", "step", old.id + "." + old.step}, seconds);
-  if (!answer || answer->code == 0) return JobState::unknown;
-  const std::string answered = answer->out + answer->err;
-  return answered.find("Invalid job id") != std::string::npos || answered.find(" not found") != std::string::npos ? JobState::gone
-                                                                                                                  : JobState::unknown;
+  const auto reply = reply_of({"scontrol", "-o", "show", "step", old.id + "." + old.step}, seconds);
+  if (!reply || reply->code == 0) return JobState::unknown;
+  const std::string printed = reply->out + reply->err;
+  return printed.find("Invalid job id") != std::string::npos || printed.find(" not found") != std::string::npos ? JobState::gone : JobState::unknown;
 }
 
 // Job ids differ between clusters. A login node sets no cluster name, so Slurm's configuration is read instead.
 bool on_this_cluster(const Job& old, const Job& mine, double seconds) {
   if (old.cluster.empty()) return false;
   if (!mine.cluster.empty()) return old.cluster == mine.cluster;
-  const auto answer = reply_of({"scontrol", "show", "config"}, seconds);
-  return answer && answer->code == 0 && value(answer->out, "ClusterName            ") == old.cluster;
+  const auto reply = reply_of({"scontrol", "show", "config"}, seconds);
+  return reply && reply->code == 0 && value(reply->out, "ClusterName            ") == old.cluster;
 }
 
 JobState state_in_pbs(const Job& old, double seconds) {
-  const auto answer = reply_of({"qstat", "-f", old.id}, seconds);
-  if (!answer) return JobState::unknown;
+  const auto reply = reply_of({"qstat", "-f", old.id}, seconds);
+  if (!reply) return JobState::unknown;
   for (const char* words : {"Unknown Job", "has finished"})
-    if (answer->code != 0 && answer->err.find(words) != std::string::npos) return JobState::gone;
-  const std::string state = answer->code == 0 ? value(answer->out, "job_state") : "";
+    if (reply->code != 0 && reply->err.find(words) != std::string::npos) return JobState::gone;
+  const std::string state = reply->code == 0 ? value(reply->out, "job_state") : "";
   return among(state, pbs_gone) ? JobState::gone : among(state, pbs_still) ? JobState::suspended : JobState::unknown;
 }
 

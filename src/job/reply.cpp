@@ -66,19 +66,19 @@ bool read_some(Pipe& pipe, std::string& text, int milliseconds) {
 
 }  // namespace
 
-std::optional<Answer> reply_of(const std::vector<std::string>& command, double seconds) {
+std::optional<Reply> reply_of(const std::vector<std::string>& command, double seconds) {
   Pipe out, err;
   if (out.ends[0] < 0 || err.ends[0] < 0) return {};
   const pid_t pid = started(command, out, err);
   if (pid <= 0) return {};
   out.close(1), err.close(1);
-  Answer answer;
+  Reply reply;
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   int status = 0;
   bool ended = false;
   do {
     ended = ::waitpid(pid, &status, WNOHANG) == pid;
-    while (read_some(out, answer.out, ended ? 0 : 10) || read_some(err, answer.err, ended ? 0 : 10))
+    while (read_some(out, reply.out, ended ? 0 : 10) || read_some(err, reply.err, ended ? 0 : 10))
       if (Clock::now() > end) break;
   } while (!ended && Clock::now() < end);
   if (!ended) {
@@ -86,8 +86,8 @@ std::optional<Answer> reply_of(const std::vector<std::string>& command, double s
     ::waitpid(pid, nullptr, 0);
     return {};
   }
-  answer.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return answer;
+  reply.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return reply;
 }
 
 }  // namespace gyr

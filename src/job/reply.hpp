@@ -8,13 +8,13 @@
 
 namespace gyr {
 
-struct Answer {
+struct Reply {
   int code = 0;  // exit code, or 128 + signal if a signal ended it
   std::string out, err;
 };
 
 // Runs a program from PATH without input. nullopt if there is no such program, or if it does not end within `seconds`;
 // its process group is then killed. Only about the first 64 KiB of each output are kept.
-std::optional<Answer> reply_of(const std::vector<std::string>& command, double seconds);
+std::optional<Reply> reply_of(const std::vector<std::string>& command, double seconds);
 
 }  // namespace gyr

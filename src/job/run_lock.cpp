@@ -27,7 +27,7 @@ namespace {
 
 // seconds between rewrites of the lock file; seconds to wait after taking it. A holder notices within one beat that
 // another run has taken its folder
-constexpr double beat_seconds = 1, settle_seconds = 2;
+constexpr double beat_seconds = 1, stable_seconds = 2;
 constexpr std::size_t most_heartbeats = std::size_t(256) << 20;  // maximum size of heartbeat.bin in bytes
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
@@ -83,7 +83,7 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
             before.text());
     if (before.pid != 0) require_free(before, locked, settings);
     write(0);
-    if (shared_ || !locked) settle();
+    if (shared_ || !locked) wait_until_stable();
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -145,8 +145,8 @@ void RunLock::write(std::uint64_t beat) {
   require(written && (!shared_ || fsync(descriptor_) == 0), Exit::io, "{}: cannot be written: {}", name_.string(), std::strerror(errno));
 }
 
-void RunLock::settle() const {
-  sleep(settle_seconds);
+void RunLock::wait_until_stable() const {
+  sleep(stable_seconds);
   const Owner now = owner_in(contents(name_));
   require(now.token == me_.token, Exit::io,
           "{}: another run took this folder at the same moment: {}; wait for it, end it, or choose another output.folder", name_.string(),

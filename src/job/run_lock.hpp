@@ -66,7 +66,7 @@ class RunLock {
   void require_free(const Owner& before, bool locked, const LockSettings&);
   void require_still(const Owner& before, double seconds) const;
   void write(std::uint64_t beat);
-  void settle() const;
+  void wait_until_stable() const;
   void look();  // checks that the lock is still held, and writes the next beat
   void run();
 

@@ -27,11 +27,11 @@ void replace(std::string& page, std::string_view place, std::string_view with) {
 }  // namespace
 
 // The data is inserted last, because its texts may look like placeholders.
-std::string page_of(std::string_view form, const Json& numbers) {
+std::string page_of(std::string_view form, const Json& data) {
   std::string page(form);
   replace(page, "@HEAD@", page_head);
   replace(page, "@TOOLS@", page_tools);
-  replace(page, "@NUMBERS@", embedded(numbers));
+  replace(page, "@NUMBERS@", embedded(data));
   return page;
 }
 

@@ -10,7 +10,7 @@
 namespace gyr {
 
 // Returns `form` with @HEAD@ replaced by head.html, @TOOLS@ by tools.js, and @NUMBERS@ by the data, which scripts read
-// as `numbers`. Each placeholder occurs once.
-std::string page_of(std::string_view form, const Json& numbers);
+// as `data`. Each placeholder occurs once.
+std::string page_of(std::string_view form, const Json& data);
 
 }  // namespace gyr

@@ -111,8 +111,8 @@ void Grid::add_experts() {
   Communicator& all = group(token_axes);
   const int ranks = layout_.expert, rank = all.rank();
   const auto made_of = [&](const char* name, int size, int which, int color) {
-    const bool alone = is_dry_run() || size == 1;
-    return made(name, alone ? dry_transport(which, size) : transport_over(split(groups_.at(present(token_axes)).comm, color, which)));
+    const bool single_rank = is_dry_run() || size == 1;
+    return made(name, single_rank ? dry_transport(which, size) : transport_over(split(groups_.at(present(token_axes)).comm, color, which)));
   };
   experts_.emplace(made_of("expert", ranks, rank % ranks, rank / ranks));
   expert_replicas_.emplace(made_of("expert-replicas", all.size() / ranks, rank / ranks, rank % ranks));
@@ -126,7 +126,7 @@ void Grid::add_blocks(BlockedCommunicator& ranks, const std::vector<int>& sizes)
   for (const int size : sizes) {
     if (ranks.has_block(size)) continue;
     auto transport = is_dry_run() ? dry_transport(rank % size, size) : transport_over(split(comm, rank / size, rank));
-    ranks.add_block(size, made(fmt::format("{}/{}", ranks.whole().name(), size), std::move(transport)));
+    ranks.add_block(size, made(fmt::format("{}/{}", ranks.full().name(), size), std::move(transport)));
   }
 }
 

@@ -66,11 +66,11 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-std::string range_text(const std::set<int>& numbers) {
-  const int first = *numbers.begin(), last = *numbers.rbegin();
-  if (last - first + 1 == int(numbers.size())) return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+std::string range_text(const std::set<int>& indices) {
+  const int first = *indices.begin(), last = *indices.rbegin();
+  if (last - first + 1 == int(indices.size())) return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
   std::string text;
-  for (const int n : numbers) text += fmt::format("{}{}", text.empty() ? "" : ",", n);
+  for (const int n : indices) text += fmt::format("{}{}", text.empty() ? "" : ",", n);
   return text;
 }
 

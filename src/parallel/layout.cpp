@@ -52,7 +52,7 @@ SequenceLayout Layout::sequences(int position, Index batch, Index seq_length) co
   const Index ranks = size(Axis::context);
   if (ranks == 1) return {batch, seq_length};
   SequenceLayout s{batch, shared_length(order, seq_length, ranks)};
-  s.order = order, s.ranks = ranks, s.rank = coordinate(position, Axis::context), s.whole = seq_length;
+  s.order = order, s.ranks = ranks, s.rank = coordinate(position, Axis::context), s.full_tokens = seq_length;
   s.mode = context_mode;
   return s;
 }

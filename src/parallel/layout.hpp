@@ -32,10 +32,10 @@ struct Layout {
   bool sequence = false;         // sequence parallel: tensor-parallel ranks keep shards of the residual stream's rows
   SequenceOrder order = SequenceOrder::zigzag;  // distribution of a sequence's tokens over the context-parallel ranks
   ContextMode context_mode = ContextMode::ring;
-  int attention_ranks = 0;    // the first ones of the tensor ranks compute the attention of hybrid blocks, the others the SSM; 0: all compute both
-  int expert = 1;             // expert-parallel size: neighbours along token_axes that shard the experts
-  double expert_room = 0;     // capacity of the expert receive buffers, in multiples of balanced routing; 0: for any routing
-  Shard shard = Shard::none;  // ZeRO level: data that ranks along token_axes shard
+  int attention_ranks = 0;  // the first ones of the tensor ranks compute the attention of hybrid blocks, the others the SSM; 0: all compute both
+  int expert = 1;           // expert-parallel size: neighbours along token_axes that shard the experts
+  double expert_receive_capacity = 0;    // capacity of the expert receive buffers, in multiples of balanced routing; 0: for any routing
+  Shard shard = Shard::none;             // ZeRO level: data that ranks along token_axes shard
   Index bucket_bytes = Index(32) << 20;  // bytes of gradients reduced together; ZeRO-3 gathers weights in the same buckets
 
   int ranks() const { return size(all_axes); }
@@ -53,9 +53,9 @@ struct Layout {
     return position;
   }
   // ZeRO level, or none if there is only one rank along token_axes.
-  Shard cut() const { return size(token_axes) > 1 ? shard : Shard::none; }
+  Shard zero_shard() const { return size(token_axes) > 1 ? shard : Shard::none; }
   // ZeRO level, the number of ranks that shard, and the index of a position among them.
-  ShardedOver sharded_over(int position) const { return {cut(), {size(token_axes), coordinate(position, token_axes)}}; }
+  ShardedOver sharded_over(int position) const { return {zero_shard(), {size(token_axes), coordinate(position, token_axes)}}; }
   // Index of a position among the expert-parallel ranks, and among the ranks with other tokens that hold the same
   // expert weights, or the same other weights.
   Coordinate experts(int position) const { return {expert, coordinate(position, token_axes) % expert}; }
@@ -65,7 +65,7 @@ struct Layout {
   // Tokens at a position for sequences of seq_length tokens: the same number on every context-parallel rank, with
   // padding at the end if they do not divide.
   SequenceLayout sequences(int position, Index batch, Index seq_length) const;
-  Mixers mixers() const { return attention_ranks > 0 ? Mixers::apart(attention_ranks, size(Axis::tensor)) : Mixers::together(); }
+  Mixers mixers() const { return attention_ranks > 0 ? Mixers::separate(attention_ranks, size(Axis::tensor)) : Mixers::all_ranks(); }
   // Number of parts into which the rows of the residual stream are split.
   int stream_parts() const { return sequence ? size(Axis::tensor) : 1; }
   // Text such as "2 data x 1 pipeline x 4 tensor".

@@ -44,9 +44,9 @@ std::vector<Held> held_at(const PlacedTensor& weight, const Layout& layout, int 
 
 std::vector<Held> kept_at(const PlacedTensor& weight, const Layout& layout, int position) {
   if (layout.coordinate(position, Axis::pipeline) != weight.stage) return {};
-  const Placement share = place(weight.weight, layout.coordinates(position, weight_axes));
-  const Span kept = weight.cut.of(elements(share.shape), layout.replicas(bool(weight.weight.expert), position).rank);
-  return cut(share, kept.first, kept.last);
+  const Placement placement = place(weight.weight, layout.coordinates(position, weight_axes));
+  const Span kept = weight.flat_shard.of(elements(placement.shape), layout.replicas(bool(weight.weight.expert), position).rank);
+  return pieces_of(placement, kept.first, kept.last);
 }
 
 std::vector<Move> moves(const std::vector<PlacedTensor>& from, const Layout& before, const std::vector<PlacedTensor>& to, const Layout& after,

@@ -12,7 +12,7 @@ struct PlacedTensor {
   Weight weight;
   int stage;  // pipeline stage: coordinate on the pipeline axis
   bool trained = true;
-  FlatCut cut = {};  // position of the tensor-parallel shard in a ZeRO-sharded run
+  FlatShard flat_shard = {};  // position of the tensor-parallel shard in a ZeRO-sharded run
   Content content = Content::weight;
   DType dtype = DType::f32;  // dtype in which the tensor is stored
 };

@@ -14,7 +14,7 @@ void read_experts(Section& s, ParallelConfig& c) {
   c.expert = s.get("expert", 1, "expert-parallel size: neighbouring data x context ranks that shard the experts of E layers; 1: every rank has all")
                  .positive()
                  .at_most(most_axis);
-  c.expert_room =
+  c.expert_receive_capacity =
       s.get("expert_room", 0.0, "capacity of expert receive buffers, in multiples of balanced routing; exceeding it ends the run; 0: for any routing")
           .at_least(0)
           .at_most(most_axis);

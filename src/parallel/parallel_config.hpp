@@ -16,8 +16,8 @@
 namespace gyr {
 
 // How tensor-parallel ranks compute the two mixers of hybrid blocks: each rank a part of both (split), each rank one of
-// them (apart), or the cheaper of these (automatic).
-enum class Mixer { split, apart, automatic };
+// them (separate), or the cheaper of these (automatic).
+enum class Mixer { split, separate, automatic };
 inline constexpr std::array<const char*, 3> mixer_names{"split", "apart", "auto"};
 
 // Source of the parallel layout: the deck, or a search for the fastest layout on the cluster that a file describes.
@@ -40,14 +40,14 @@ struct ParallelConfig {
   Islands islands;
   bool sequence;  // sequence parallel: tensor-parallel ranks keep shards of the residual stream
   Mixer mixer;
-  int attention_ranks;        // tensor ranks that compute attention if mixers are apart; 0: chosen by cost
+  int attention_ranks;        // tensor ranks that compute attention if mixers are separate; 0: chosen by cost
   Schedule one_chunk;         // pipeline schedule if virtual_stages is 1
   int virtual_stages;         // number of chunks (virtual stages) per pipeline rank
   std::vector<Index> layers;  // number of layers of each stage; empty: split by cost
   ContextMode context_mode;
-  int expert;          // expert-parallel size: number of ranks that shard the experts
-  double expert_room;  // capacity of expert receive buffers, in multiples of balanced routing; 0: for any routing
-  Shard shard;         // ZeRO level over the data-parallel ranks
+  int expert;                      // expert-parallel size: number of ranks that shard the experts
+  double expert_receive_capacity;  // capacity of expert receive buffers, in multiples of balanced routing; 0: for any routing
+  Shard shard;                     // ZeRO level over the data-parallel ranks
   Index bucket_bytes;
   std::optional<DType> reduce_dtype;  // dtype of gradients in the reduction over the data axis; empty: dtype of accumulation
 

@@ -13,19 +13,19 @@ namespace {
 
 bool is_backward(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weights; }
 
-// Last turn of each micro-batch on a chunk, and last backward of each chunk.
-class LastTurns {
+// Last step of each micro-batch on a chunk, and last backward of each chunk.
+class LastSteps {
  public:
-  explicit LastTurns(const std::vector<Turn>& turns) {
-    for (std::size_t i = 0; i < turns.size(); ++i) {
-      last_[{turns[i].chunk, turns[i].micro}] = i;
-      if (is_backward(turns[i].op)) last_backward_[turns[i].chunk] = i;
+  explicit LastSteps(const std::vector<PipelineStep>& pipeline_steps) {
+    for (std::size_t i = 0; i < pipeline_steps.size(); ++i) {
+      last_[{pipeline_steps[i].chunk, pipeline_steps[i].micro}] = i;
+      if (is_backward(pipeline_steps[i].op)) last_backward_[pipeline_steps[i].chunk] = i;
     }
   }
-  bool ends(const Turn& turn, std::size_t i) const { return last_.at({turn.chunk, turn.micro}) == i; }
-  // True if the gradients of the chunk's weights are complete after this turn.
-  bool completes(const Turn& turn, std::size_t i) const {
-    const auto found = last_backward_.find(turn.chunk);
+  bool ends(const PipelineStep& pipeline_step, std::size_t i) const { return last_.at({pipeline_step.chunk, pipeline_step.micro}) == i; }
+  // True if the gradients of the chunk's weights are complete after this step.
+  bool completes(const PipelineStep& pipeline_step, std::size_t i) const {
+    const auto found = last_backward_.find(pipeline_step.chunk);
     return found != last_backward_.end() && found->second == i;
   }
 
@@ -59,22 +59,22 @@ class Slots {
 class Compiler {
  public:
   Compiler(const PipelineShape& shape, int rank, const BucketPlan& plan)
-      : shape_(shape), rank_(rank), plan_(plan), slots_(shape.chunks), incomplete_(plan.kept_whole.size()) {
+      : shape_(shape), rank_(rank), plan_(plan), slots_(shape.chunks), incomplete_(plan.kept_unsharded.size()) {
     for (const auto& buckets : plan.buckets)
       for (const int bucket : buckets) ++incomplete_[bucket];
     program_.shape = shape;
   }
 
-  Program compile(const std::vector<Turn>& turns) {
-    const LastTurns lifetimes(turns);
+  Program compile(const std::vector<PipelineStep>& pipeline_steps) {
+    const LastSteps lifetimes(pipeline_steps);
     bool steps = false;
-    for (std::size_t i = 0; i < turns.size(); ++i) {
-      const Turn& turn = turns[i];
-      const bool completes = !plan_.buckets.empty() && lifetimes.completes(turn, i);
-      before(turn);
-      compute(turn, completes);
-      after(turn);
-      if (lifetimes.ends(turn, i)) end(turn);
+    for (std::size_t i = 0; i < pipeline_steps.size(); ++i) {
+      const PipelineStep& pipeline_step = pipeline_steps[i];
+      const bool completes = !plan_.buckets.empty() && lifetimes.completes(pipeline_step, i);
+      before(pipeline_step);
+      compute(pipeline_step, completes);
+      after(pipeline_step);
+      if (lifetimes.ends(pipeline_step, i)) end(pipeline_step);
       steps = steps || completes;
     }
     if (steps) program_.tasks.push_back({Op::step});
@@ -84,67 +84,72 @@ class Compiler {
   }
 
  private:
-  Task task(const Turn& turn, Span parts) {
-    return {.op = turn.op, .chunk = turn.chunk, .micro = turn.micro, .slot = slots_[turn.chunk].of(turn.micro), .parts = parts};
+  Task task(const PipelineStep& pipeline_step, Span parts) {
+    return {.op = pipeline_step.op,
+            .chunk = pipeline_step.chunk,
+            .micro = pipeline_step.micro,
+            .slot = slots_[pipeline_step.chunk].of(pipeline_step.micro),
+            .parts = parts};
   }
 
   // `needing_stage`: stage that needs the message first; part of the tag.
-  void transfer(Op op, const Turn& turn, Payload payload, int peer_stage, int needing_stage) {
-    Task t = task(turn, {});
+  void transfer(Op op, const PipelineStep& pipeline_step, Payload payload, int peer_stage, int needing_stage) {
+    Task t = task(pipeline_step, {});
     t.op = op, t.payload = payload;
     t.peer = peer_stage % shape_.ranks;
-    t.tag = int((2 * (std::int64_t(turn.micro) * shape_.stages() + needing_stage) + int(payload)) % message_tags);
+    t.tag = int((2 * (std::int64_t(pipeline_step.micro) * shape_.stages() + needing_stage) + int(payload)) % message_tags);
     program_.tasks.push_back(t);
   }
 
-  void before(const Turn& turn) {
-    const int stage = shape_.stage(rank_, turn.chunk);
-    if (turn.op == Op::forward) slots_[turn.chunk].take(turn.micro);
-    if (turn.op == Op::forward && stage > 0) transfer(Op::receive, turn, Payload::activations, stage - 1, stage);
-    if ((turn.op == Op::backward || turn.op == Op::backward_input) && stage < shape_.stages() - 1)
-      transfer(Op::receive, turn, Payload::gradients, stage + 1, stage);
+  void before(const PipelineStep& pipeline_step) {
+    const int stage = shape_.stage(rank_, pipeline_step.chunk);
+    if (pipeline_step.op == Op::forward) slots_[pipeline_step.chunk].take(pipeline_step.micro);
+    if (pipeline_step.op == Op::forward && stage > 0) transfer(Op::receive, pipeline_step, Payload::activations, stage - 1, stage);
+    if ((pipeline_step.op == Op::backward || pipeline_step.op == Op::backward_input) && stage < shape_.stages() - 1)
+      transfer(Op::receive, pipeline_step, Payload::gradients, stage + 1, stage);
   }
 
-  void after(const Turn& turn) {
-    const int stage = shape_.stage(rank_, turn.chunk);
-    if (turn.op == Op::forward && stage < shape_.stages() - 1) transfer(Op::send, turn, Payload::activations, stage + 1, stage + 1);
-    if ((turn.op == Op::backward || turn.op == Op::backward_input) && stage > 0) transfer(Op::send, turn, Payload::gradients, stage - 1, stage - 1);
+  void after(const PipelineStep& pipeline_step) {
+    const int stage = shape_.stage(rank_, pipeline_step.chunk);
+    if (pipeline_step.op == Op::forward && stage < shape_.stages() - 1) transfer(Op::send, pipeline_step, Payload::activations, stage + 1, stage + 1);
+    if ((pipeline_step.op == Op::backward || pipeline_step.op == Op::backward_input) && stage > 0)
+      transfer(Op::send, pipeline_step, Payload::gradients, stage - 1, stage - 1);
   }
 
   // True if a computation is split into one task per part, because reductions or gathers start or are awaited between
   // the parts.
-  bool in_parts(const Turn& turn, bool completes) {
+  bool in_parts(const PipelineStep& pipeline_step, bool completes) {
     if (plan_.buckets.empty()) return false;
-    if (turn.op != Op::forward) return completes || plan_.shard >= Shard::gradients;
-    const bool writes = plan_.shard == Shard::gradients && plan_.head && turn.chunk == shape_.chunks - 1;
-    return writes || plan_.shard == Shard::weights || (plan_.shard != Shard::none && awaited_.insert(turn.chunk).second);
+    if (pipeline_step.op != Op::forward) return completes || plan_.shard >= Shard::gradients;
+    const bool writes = plan_.shard == Shard::gradients && plan_.head && pipeline_step.chunk == shape_.chunks - 1;
+    return writes || plan_.shard == Shard::weights || (plan_.shard != Shard::none && awaited_.insert(pipeline_step.chunk).second);
   }
 
-  void compute(const Turn& turn, bool completes) {
-    const Span parts = plan_.of(turn.chunk);
-    if (!in_parts(turn, completes)) {
-      program_.tasks.push_back(task(turn, {0, parts.size()}));
+  void compute(const PipelineStep& pipeline_step, bool completes) {
+    const Span parts = plan_.of(pipeline_step.chunk);
+    if (!in_parts(pipeline_step, completes)) {
+      program_.tasks.push_back(task(pipeline_step, {0, parts.size()}));
       return;
     }
     for (Index i = 0; i < parts.size(); ++i) {
-      const Index part = turn.op == Op::forward ? i : parts.size() - 1 - i;
-      program_.tasks.push_back(task(turn, {part, part + 1}));
+      const Index part = pipeline_step.op == Op::forward ? i : parts.size() - 1 - i;
+      program_.tasks.push_back(task(pipeline_step, {part, part + 1}));
       if (completes) complete(parts.first + part);
     }
   }
 
-  void end(const Turn& turn) {
+  void end(const PipelineStep& pipeline_step) {
     auto last = program_.tasks.rbegin();
     while (last->op == Op::reduce) ++last;
     last->last_use = true;
-    slots_[turn.chunk].give_back(slots_[turn.chunk].of(turn.micro));
+    slots_[pipeline_step.chunk].give_back(slots_[pipeline_step.chunk].of(pipeline_step.micro));
   }
 
   // Adds reductions of complete buckets. With ZeRO-2 and 3, with_reductions() adds those of buckets that share buffers
   // instead.
   void complete(Index part) {
     for (const int bucket : plan_.buckets[part])
-      if (--incomplete_[bucket] == 0 && (plan_.shard < Shard::gradients || plan_.kept_whole[bucket]))
+      if (--incomplete_[bucket] == 0 && (plan_.shard < Shard::gradients || plan_.kept_unsharded[bucket]))
         program_.tasks.push_back({.op = Op::reduce, .bucket = bucket});
   }
 
@@ -169,16 +174,16 @@ class Compiler {
 };
 
 // Adds the tasks that are needed because buckets share two buffers.
-class Turns {
+class BufferQueue {
  public:
-  Turns(const BucketPlan& plan, std::vector<Task> tasks) : plan_(plan), tasks_(std::move(tasks)) {}
+  BufferQueue(const BucketPlan& plan, std::vector<Task> tasks) : plan_(plan), tasks_(std::move(tasks)) {}
 
   // Before a computation, gathers the bucket of weights that it needs, unless it is in a buffer, and the bucket that is
   // needed next.
   std::vector<Task> with_gathers() {
     std::vector<Task> all;
     std::array<int, 2> holds{-1, -1};
-    std::set<int> whole;
+    std::set<int> unsharded;
     int present = 1;
     const auto gather = [&](int bucket, int buffer) {
       all.push_back({.op = Op::gather, .bucket = bucket, .buffer = buffer});
@@ -186,11 +191,11 @@ class Turns {
     };
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       for (const int bucket : needed(tasks_[i]))
-        if (plan_.kept_whole[bucket] && whole.insert(bucket).second) all.push_back({.op = Op::gather, .bucket = bucket});
-      if (const int bucket = turn_of(needed(tasks_[i])); bucket >= 0) {
+        if (plan_.kept_unsharded[bucket] && unsharded.insert(bucket).second) all.push_back({.op = Op::gather, .bucket = bucket});
+      if (const int bucket = position_of(needed(tasks_[i])); bucket >= 0) {
         if (holds[present] != bucket) present = 1 - present;
         if (holds[present] != bucket) gather(bucket, present);
-        const int next = next_turn(i, bucket, &Turns::needed);
+        const int next = next_use(i, bucket, &BufferQueue::needed);
         if (next >= 0 && holds[1 - present] != next) gather(next, 1 - present);
       }
       all.push_back(tasks_[i]);
@@ -204,13 +209,13 @@ class Turns {
     std::vector<Task> all;
     int present = 1, open = -1;
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
-      const int bucket = turn_of(written(tasks_[i]));
+      const int bucket = position_of(written(tasks_[i]));
       if (bucket >= 0 && open != bucket) {
         present = 1 - present, open = bucket;
         all.push_back({.op = Op::clear, .bucket = bucket, .buffer = present});
       }
       all.push_back(tasks_[i]);
-      if (bucket < 0 || next_turn(i, -1, &Turns::written) == bucket) continue;
+      if (bucket < 0 || next_use(i, -1, &BufferQueue::written) == bucket) continue;
       all.push_back({.op = Op::reduce, .bucket = bucket, .buffer = present});
       open = -1;
     }
@@ -227,15 +232,15 @@ class Turns {
     return is_computation(t) && (t.op == Op::forward) == is_head(t) ? buckets_of(t) : std::vector<int>{};
   }
   // The first of these buckets that has no memory of its own; -1: none.
-  int turn_of(const std::vector<int>& buckets) const {
+  int position_of(const std::vector<int>& buckets) const {
     for (const int bucket : buckets)
-      if (!plan_.kept_whole[bucket]) return bucket;
+      if (!plan_.kept_unsharded[bucket]) return bucket;
     return -1;
   }
   // The next bucket without memory of its own that a task after the i-th uses, other than `present`; -1: none.
-  int next_turn(std::size_t i, int present, std::vector<int> (Turns::*use)(const Task&) const) const {
+  int next_use(std::size_t i, int present, std::vector<int> (BufferQueue::*use)(const Task&) const) const {
     while (++i < tasks_.size())
-      if (const int bucket = turn_of((this->*use)(tasks_[i])); bucket >= 0 && bucket != present) return bucket;
+      if (const int bucket = position_of((this->*use)(tasks_[i])); bucket >= 0 && bucket != present) return bucket;
     return -1;
   }
 
@@ -263,8 +268,8 @@ Program compile(Schedule schedule, const PipelineShape& shape, int rank, const B
   Program program = Compiler(shape, rank, plan).compile(schedule(shape, rank));
   if (plan.buckets.empty()) return program;
   const bool backwards = std::any_of(program.tasks.begin(), program.tasks.end(), [](const Task& t) { return is_backward(t.op); });
-  if (plan.shard >= Shard::gradients && backwards) program.tasks = Turns(plan, std::move(program.tasks)).with_reductions();
-  if (plan.shard == Shard::weights) program.tasks = Turns(plan, std::move(program.tasks)).with_gathers();
+  if (plan.shard >= Shard::gradients && backwards) program.tasks = BufferQueue(plan, std::move(program.tasks)).with_reductions();
+  if (plan.shard == Shard::weights) program.tasks = BufferQueue(plan, std::move(program.tasks)).with_gathers();
   return program;
 }
 

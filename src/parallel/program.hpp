@@ -39,7 +39,7 @@ struct Program {
 struct BucketPlan {
   std::vector<int> parts;                 // number of parts of each chunk; empty: every chunk is one part
   std::vector<std::vector<int>> buckets;  // buckets of each part; empty: nothing is reduced or gathered
-  std::vector<bool> kept_whole;           // per bucket: unsharded in memory of its own, from its first use in a step to the last
+  std::vector<bool> kept_unsharded;       // per bucket: unsharded in memory of its own, from its first use in a step to the last
   bool head = false;                      // the last part is the head, whose weight gradients are computed in the forward
   Shard shard = Shard::none;
   bool operator==(const BucketPlan&) const = default;

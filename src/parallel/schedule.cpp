@@ -32,25 +32,25 @@ int warm_up_of(const PipelineShape& shape, int rank) { return std::min(shape.ran
 
 }  // namespace
 
-std::vector<Turn> forward_only(const PipelineShape& shape, int) {
-  std::vector<Turn> list;
+std::vector<PipelineStep> forward_only(const PipelineShape& shape, int) {
+  std::vector<PipelineStep> list;
   for (int first = 0; first < shape.micros; first += shape.ranks)
     for (int chunk = 0; chunk < shape.chunks; ++chunk)
       for (int i = first; i < std::min(first + shape.ranks, shape.micros); ++i) list.push_back({Op::forward, chunk, i});
   return list;
 }
 
-std::vector<Turn> all_forward_all_backward(const PipelineShape& shape, int) {
+std::vector<PipelineStep> all_forward_all_backward(const PipelineShape& shape, int) {
   one_chunk(shape, "GPipe");
-  std::vector<Turn> list;
+  std::vector<PipelineStep> list;
   for (int i = 0; i < shape.micros; ++i) list.push_back({Op::forward, 0, i});
   for (int i = 0; i < shape.micros; ++i) list.push_back({Op::backward, 0, i});
   return list;
 }
 
-std::vector<Turn> one_f_one_b(const PipelineShape& shape, int rank) {
+std::vector<PipelineStep> one_f_one_b(const PipelineShape& shape, int rank) {
   one_chunk(shape, "1F1B");
-  std::vector<Turn> list;
+  std::vector<PipelineStep> list;
   const int warm_up = warm_up_of(shape, rank);
   for (int i = 0; i < warm_up; ++i) list.push_back({Op::forward, 0, i});
   for (int i = warm_up; i < shape.micros; ++i) {
@@ -61,9 +61,9 @@ std::vector<Turn> one_f_one_b(const PipelineShape& shape, int rank) {
   return list;
 }
 
-std::vector<Turn> interleaved(const PipelineShape& shape, int rank) {
+std::vector<PipelineStep> interleaved(const PipelineShape& shape, int rank) {
   const auto [p, v, m] = shape;
-  std::vector<Turn> list;
+  std::vector<PipelineStep> list;
   // Adds the i-th forward, or backward, of a rank. Micro-batches missing in the last group are skipped, so that
   // messages stay in the order of full groups.
   const auto add = [&, p = p, v = v, m = m](Op op, int i) {
@@ -80,9 +80,9 @@ std::vector<Turn> interleaved(const PipelineShape& shape, int rank) {
   return list;
 }
 
-std::vector<Turn> zero_bubble(const PipelineShape& shape, int rank) {
+std::vector<PipelineStep> zero_bubble(const PipelineShape& shape, int rank) {
   one_chunk(shape, "ZB-H1");
-  std::vector<Turn> list;
+  std::vector<PipelineStep> list;
   int left = 0;  // first micro-batch whose weight gradients are postponed
   const auto backward = [&](int i, int leave) {
     list.push_back({Op::backward_input, 0, i});
@@ -103,12 +103,12 @@ std::vector<Turn> zero_bubble(const PipelineShape& shape, int rank) {
   return list;
 }
 
-int in_flight(const std::vector<Turn>& list, int chunk) {
-  const bool split = std::any_of(list.begin(), list.end(), [](const Turn& t) { return t.op == Op::backward_weights; });
+int in_flight(const std::vector<PipelineStep>& list, int chunk) {
+  const bool split = std::any_of(list.begin(), list.end(), [](const PipelineStep& t) { return t.op == Op::backward_weights; });
   int now = 0, most = 0;
-  for (const Turn& turn : list) {
-    if (turn.chunk != chunk) continue;
-    now += (turn.op == Op::forward) - (turn.op == (split ? Op::backward_weights : Op::backward));
+  for (const PipelineStep& pipeline_step : list) {
+    if (pipeline_step.chunk != chunk) continue;
+    now += (pipeline_step.op == Op::forward) - (pipeline_step.op == (split ? Op::backward_weights : Op::backward));
     most = std::max(most, now);
   }
   return most;

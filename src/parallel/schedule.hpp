@@ -34,32 +34,32 @@ struct PipelineShape {
 };
 
 // A computation of one chunk on one micro-batch.
-struct Turn {
+struct PipelineStep {
   Op op;
   int chunk, micro;
-  bool operator==(const Turn&) const = default;
+  bool operator==(const PipelineStep&) const = default;
 };
 
-using Schedule = std::vector<Turn> (*)(const PipelineShape&, int rank);
+using Schedule = std::vector<PipelineStep> (*)(const PipelineShape&, int rank);
 
 // Forwards only, in groups of p micro-batches (p pipeline ranks) through all chunks: for evaluation.
-std::vector<Turn> forward_only(const PipelineShape&, int rank);
+std::vector<PipelineStep> forward_only(const PipelineShape&, int rank);
 
 // All forwards, then all backwards (GPipe). One chunk.
-std::vector<Turn> all_forward_all_backward(const PipelineShape&, int rank);
+std::vector<PipelineStep> all_forward_all_backward(const PipelineShape&, int rank);
 
 // One forward, one backward (PipeDream-flush): of p pipeline ranks, rank r warms up with min(p-r-1, m) of m forwards,
 // then alternates, then drains. One chunk.
-std::vector<Turn> one_f_one_b(const PipelineShape&, int rank);
+std::vector<PipelineStep> one_f_one_b(const PipelineShape&, int rank);
 
 // 1F1B over v chunks per rank, p pipeline ranks and m micro-batches (Narayanan et al. 2021). Micro-batches run in
 // groups of p, each group through all chunks. Rank r warms up with min(2(p-r-1) + (v-1)p, m v) forwards. If p does not
 // divide m, the order is that of the next multiple without the missing micro-batches.
-std::vector<Turn> interleaved(const PipelineShape&, int rank);
+std::vector<PipelineStep> interleaved(const PipelineShape&, int rank);
 
 // 1F1B with split backwards (ZB-H1, Qi et al. 2024): rank r postpones the weight gradients of r micro-batches to fill
 // the bubble, and holds no more activations than rank 0 of 1F1B. One chunk.
-std::vector<Turn> zero_bubble(const PipelineShape&, int rank);
+std::vector<PipelineStep> zero_bubble(const PipelineShape&, int rank);
 
 // A schedule that a deck can select by name.
 struct NamedSchedule {
@@ -70,6 +70,6 @@ inline constexpr std::array<NamedSchedule, 3> schedules{{{"1f1b", one_f_one_b}, 
 
 // Maximum number of micro-batches whose activations a rank holds at once for a chunk, from the forward to the end of
 // the backward.
-int in_flight(const std::vector<Turn>&, int chunk = 0);
+int in_flight(const std::vector<PipelineStep>&, int chunk = 0);
 
 }  // namespace gyr

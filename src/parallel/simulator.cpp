@@ -50,7 +50,7 @@ class Simulator {
       for (const int n : program.slots) w.first_slot.push_back(std::exchange(slots, slots + n));
       w.outbox.resize(slots);
       w.inbox.resize(2 * program.slots.size() * std::size_t(program.shape.micros));
-      w.gathered.resize(times[rank].buckets.kept_whole.size());
+      w.gathered.resize(times[rank].buckets.kept_unsharded.size());
       w.spans.resize(program.tasks.size());
       regather(int(rank));
     }
@@ -98,7 +98,7 @@ class Simulator {
     all.makespan = last + step;
     for (std::size_t rank = 0; rank < walkers_.size(); ++rank) {
       Walker& w = walkers_[rank];
-      if (!has_ended(int(rank))) w.spans[w.next].of_others = last - w.clock, done(w, w.next, last, times_[rank].seconds[w.next]);
+      if (!has_ended(int(rank))) w.spans[w.next].peer_wait = last - w.clock, done(w, w.next, last, times_[rank].seconds[w.next]);
       all.tasks.push_back(std::move(w.spans));
     }
     return all;
@@ -180,7 +180,7 @@ class Simulator {
     const double seconds = times_[rank].seconds[number];
     done(w, number, std::max(w.clock, w.transfers_end), seconds);
     w.transfers_end = w.spans[number].end;
-    if (!times_[rank].beside) w.before_next += wait_until(w, w.transfers_end, w.bucket_wait);
+    if (!times_[rank].overlaps) w.before_next += wait_until(w, w.transfers_end, w.bucket_wait);
   }
 
   void gather(Walker& w, const Task& task, int rank, std::size_t number) const {

@@ -20,15 +20,15 @@ struct TaskCosts {
 struct TaskTimes {
   std::vector<double> seconds;
   BucketPlan buckets = {};  // bucket plan with which the program was compiled
-  bool beside = true;       // reductions and gathers overlap computations; false: the rank executes each and waits for it
+  bool overlaps = true;     // reductions and gathers overlap computations; false: the rank executes each and waits for it
 };
 
 // Begin and end of a task, in seconds; for a send, reduction or gather, those of its transfer. Before it begins, its
 // rank waits message_wait seconds for messages of its neighbours, bucket_wait for gradient reductions or weights, and,
-// for the optimizer step, of_others for other ranks.
+// for the optimizer step, peer_wait for other ranks.
 struct TaskSpan {
   double begin = 0, end = 0;
-  double message_wait = 0, bucket_wait = 0, of_others = 0;
+  double message_wait = 0, bucket_wait = 0, peer_wait = 0;
 };
 
 // Times in seconds. The time of a rank is busy + waits + its wait at the end for the other ranks.

@@ -32,7 +32,7 @@ AdapterWeights::AdapterWeights(const FolderWeights& base, const std::filesystem:
   const std::vector<Weight> weights = declared_weights(model);
   take_adapters(weights);
   take_replaced(weights);
-  refuse_others(weights);
+  refuse_unknown(weights);
 }
 
 const safetensors::Tensor* AdapterWeights::find(const std::string& name) const {
@@ -96,7 +96,7 @@ void AdapterWeights::take_replaced(const std::vector<Weight>& weights) {
   }
 }
 
-void AdapterWeights::refuse_others(const std::vector<Weight>& weights) const {
+void AdapterWeights::refuse_unknown(const std::vector<Weight>& weights) const {
   std::set<std::string> used;
   for (const auto& [weight, source] : sources_) used.insert(source.tensor->name);
   for (const safetensors::Tensor& tensor : file_.tensors())
@@ -136,7 +136,7 @@ TensorReader AdapterWeights::open(const std::string& weight, DType wanted) const
   const auto source = sources_.find(weight);
   if (source == sources_.end()) return base_.open(weight, wanted);
   const TensorReader stored = open_tensor(file_, *source->second.tensor);
-  return source->second.place.is_whole() ? stored : part_of(stored, source->second.place);
+  return source->second.place.is_plain() ? stored : part_of(stored, source->second.place);
 }
 
 }  // namespace gyr

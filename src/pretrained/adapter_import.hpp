@@ -35,7 +35,7 @@ class AdapterWeights final : public WeightSource {
   void take_adapters(const std::vector<Weight>&);
   void take_adapter(const Weight&, const std::string& part, const std::string& ours);
   void take_replaced(const std::vector<Weight>&);
-  void refuse_others(const std::vector<Weight>&) const;
+  void refuse_unknown(const std::vector<Weight>&) const;
   std::string layers_that_take_adapters(const std::vector<Weight>&) const;
   const safetensors::Tensor* find(const std::string& name) const;
 

@@ -13,12 +13,12 @@ namespace gyr {
 
 namespace {
 
-std::vector<double> numbers_of(const TensorReader& reader) {
+std::vector<double> values_of(const TensorReader& reader) {
   std::vector<std::byte> stored(std::size_t(elements(reader.shape) * size_of(reader.dtype)));
-  reader.read(whole(reader.shape), stored.data(), reader.shape, whole(reader.shape));
-  std::vector<double> numbers(std::size_t(elements(reader.shape)));
-  convert_numbers(reader.dtype, stored.data(), Index(numbers.size()), numbers.data(), reader.name);
-  return numbers;
+  reader.read(full_box(reader.shape), stored.data(), reader.shape, full_box(reader.shape));
+  std::vector<double> values(std::size_t(elements(reader.shape)));
+  convert_values(reader.dtype, stored.data(), Index(values.size()), values.data(), reader.name);
+  return values;
 }
 
 // A weight W with its adapter: read() returns boxes of W + s B A.
@@ -30,16 +30,16 @@ struct Sum {
 
   template <class S>
   void read(const BoxPair& part, S* data, const Shape& array) const {
-    const Box &from = part.from, own = whole(from.count);
+    const Box &from = part.from, local = full_box(from.count);
     std::vector<std::byte> stored(std::size_t(elements(from.count) * size_of(w.dtype)));
-    w.read(from, stored.data(), from.count, own);
-    std::vector<S> numbers(std::size_t(elements(from.count)));
-    convert_numbers(w.dtype, stored.data(), Index(numbers.size()), numbers.data(), w.name);
-    if (rank > 0) add_gemm(from, numbers);
-    box_runs(from.count, own, array, part.to, [&](Index at, Index to, Index count) { std::copy_n(numbers.data() + at, count, data + to); });
+    w.read(from, stored.data(), from.count, local);
+    std::vector<S> values(std::size_t(elements(from.count)));
+    convert_values(w.dtype, stored.data(), Index(values.size()), values.data(), w.name);
+    if (rank > 0) add_gemm(from, values);
+    box_runs(from.count, local, array, part.to, [&](Index at, Index to, Index count) { std::copy_n(values.data() + at, count, data + to); });
   }
   template <class S>
-  void add_gemm(const Box& from, std::vector<S>& numbers) const {
+  void add_gemm(const Box& from, std::vector<S>& values) const {
     const Index columns = w.shape[1];
     std::vector<double> row(std::size_t(from.count[1]));
     for (Index i = 0; i < from.count[0]; ++i) {
@@ -49,7 +49,7 @@ struct Sum {
         const double* const of_a = a.data() + r * columns + from.first[1];
         for (Index j = 0; j < from.count[1]; ++j) row[std::size_t(j)] += factor * of_a[j];
       }
-      for (Index j = 0; j < from.count[1]; ++j) numbers[std::size_t(i * from.count[1] + j)] += S(row[std::size_t(j)]);
+      for (Index j = 0; j < from.count[1]; ++j) values[std::size_t(i * from.count[1] + j)] += S(row[std::size_t(j)]);
     }
   }
 };
@@ -109,7 +109,7 @@ TensorReader reader_of(Sum&& of) {
 }  // namespace
 
 TensorReader merged(const TensorReader& w, const TensorReader& a, const TensorReader& b, double scale) {
-  return reader_of({w, numbers_of(a), numbers_of(b), a.shape.at(0), scale});
+  return reader_of({w, values_of(a), values_of(b), a.shape.at(0), scale});
 }
 TensorReader widened(const TensorReader& w) { return reader_of({w, {}, {}, 0, 0}); }
 

@@ -17,9 +17,9 @@ class BlockExport {
   explicit BlockExport(const std::filesystem::path& like) : like_(like) {}
   // Description of one part of the tensor `blocks` (NAME_blocks) in the file. Exit::config if its shape in the --like
   // folder differs.
-  safetensors::Tensor part_of(const TensorReader& numbers, const std::string& blocks, BlockPart) const;
+  safetensors::Tensor part_of(const TensorReader& values, const std::string& blocks, BlockPart) const;
   // Encodes the values `data` of some rows and returns the bytes of that part. Exit::data if a value is not finite.
-  std::string packed(const TensorReader& numbers, const safetensors::Tensor& part, BlockPart, const Box& rows, const std::byte* data);
+  std::string packed(const TensorReader& values, const safetensors::Tensor& part, BlockPart, const Box& rows, const std::byte* data);
   // Reports the number of blocks that were rounded, and how, in one sentence. Reports nothing if there are none.
   void log_blocks(const Note&) const;
 

@@ -62,8 +62,8 @@ std::vector<std::string> names_of(const std::string& weight, const StoredNames& 
 }
 
 // The export of one of the two tensors (codes, scales) of a weight in 4-bit blocks.
-TensorExport block_job(const TensorExport& numbers, BlockPart part, BlockExport& blocks) {
-  return {numbers.from, blocks.part_of(numbers.from, numbers.to.name, part), false, part, &blocks};
+TensorExport block_job(const TensorExport& values, BlockPart part, BlockExport& blocks) {
+  return {values.from, blocks.part_of(values.from, values.to.name, part), false, part, &blocks};
 }
 
 // The exports of all tensors of the folder. `blocks` is required if some weights are stored in 4-bit blocks.
@@ -249,7 +249,8 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   const Family& family = family_for(model, original_family(file, options.like.empty() ? fs::path() : like, like));
   if (options.adapters) return export_adapters(file, run.model, family, model, target, options, like);
   const bool plain = options.like.empty() || options.type;  // true: no 4-bit blocks; they are written only for --like without --dtype
-  const StoredNames names = like.empty() ? StoredNames(family, model) : names_in(like, family, model, plain ? Blocks::as_numbers : Blocks::as_stored);
+  const StoredNames names =
+      like.empty() ? StoredNames(family, model) : names_in(like, family, model, plain ? Blocks::dequantized : Blocks::as_stored);
   std::optional<BlockExport> blocks;
   if (std::any_of(weights.begin(), weights.end(), [&](const Weight& w) { return names.place(w.name).in_blocks; })) blocks.emplace(like);
   const std::vector<TensorExport> jobs = jobs_of(file, run.model, weights, names, options, like, blocks ? &*blocks : nullptr);

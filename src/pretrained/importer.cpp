@@ -57,7 +57,7 @@ void copy(const WeightSource& source, const std::vector<StoredTensor>& tensors, 
   Transfer transfer(stderr, "import", writer.bytes());
   const auto read = [&](std::size_t i, std::span<std::byte> block) {
     const auto& [at, box, bytes] = slabs[i];
-    source.open(tensors[at].hf_name, tensors[at].dtype).read(box, block.data(), box.count, whole(box.count));
+    source.open(tensors[at].hf_name, tensors[at].dtype).read(box, block.data(), box.count, full_box(box.count));
   };
   const auto write = [&](std::size_t i, std::span<std::byte> block) {
     const auto& [at, box, bytes] = slabs[i];
@@ -80,16 +80,16 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
           "{}: exists and is not a checkpoint; give another folder", checkpoint.string());
   require(!there || overwrite, Exit::usage, "{}: already exists; give --overwrite to replace it", checkpoint.string());
   RunDefaults defaults = defaults_of(folder, note);
-  const FolderWeights own(folder, defaults.model);
-  std::optional<AdapterWeights> beside;
+  const FolderWeights folder_weights(folder, defaults.model);
+  std::optional<AdapterWeights> adapter_weights;
   if (!adapters.empty()) {
-    beside.emplace(own, adapters, defaults.model);
-    check_targets(beside->lora(), declared_weights(defaults.model));
-    defaults.model.lora = beside->lora();
-    if (beside->dropout() > 0 && note)
-      note(fmt::format("{}: lora_dropout is {}; training here applies no dropout to adapters", adapters.string(), beside->dropout()));
+    adapter_weights.emplace(folder_weights, adapters, defaults.model);
+    check_targets(adapter_weights->lora(), declared_weights(defaults.model));
+    defaults.model.lora = adapter_weights->lora();
+    if (adapter_weights->dropout() > 0 && note)
+      note(fmt::format("{}: lora_dropout is {}; training here applies no dropout to adapters", adapters.string(), adapter_weights->dropout()));
   }
-  const WeightSource& source = beside ? static_cast<const WeightSource&>(*beside) : own;
+  const WeightSource& source = adapter_weights ? static_cast<const WeightSource&>(*adapter_weights) : folder_weights;
   std::vector<Weight> weights;
   for (const PlacedTensor& placed : model_weights(defaults.model)) weights.push_back(placed.weight);
   try {
@@ -101,7 +101,9 @@ Converted import_folder(const std::filesystem::path& folder, const std::filesyst
     fail(Exit::data, "{}; weights and {} do not belong together", without_deck(error.what(), config), config);
   }
   std::vector<StoredTensor> tensors;
-  for (const Weight& w : weights) tensors.push_back(stored(source, beside ? beside->type(w.name) : own.folder().tensor(own.key(w.name)).type, w));
+  for (const Weight& w : weights)
+    tensors.push_back(
+        stored(source, adapter_weights ? adapter_weights->type(w.name) : folder_weights.folder().tensor(folder_weights.key(w.name)).type, w));
   CheckpointWriter writer(checkpoint, header_of(folder, defaults, note), tensors);
   copy(source, tensors, writer);
   writer.commit();

@@ -30,12 +30,12 @@ Type type_of(DType dtype, const std::string& name) {
 
 template <class S, class F>
 std::string converted(const TensorReader& from, const std::byte* block, Index count, F&& f) {
-  std::vector<S> numbers(count, S(0.f));
-  convert_numbers(from.dtype, block, count, numbers.data(), from.name);
-  using To = decltype(f(numbers[0]));
-  std::string out(numbers.size() * sizeof(To), '\0');
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    const To x = f(numbers[i]);
+  std::vector<S> values(count, S(0.f));
+  convert_values(from.dtype, block, count, values.data(), from.name);
+  using To = decltype(f(values[0]));
+  std::string out(values.size() * sizeof(To), '\0');
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const To x = f(values[i]);
     std::memcpy(out.data() + i * sizeof(To), &x, sizeof x);
   }
   return out;
@@ -70,7 +70,7 @@ void write_tensors(const std::vector<const TensorExport*>& jobs, safetensors::Wr
   const std::vector<Slab> slabs = slabs_of(shapes);
   const auto read = [&](std::size_t i, std::span<std::byte> block) {
     const auto& [at, box, bytes] = slabs[i];
-    jobs[at]->from.read(box, block.data(), box.count, whole(box.count));
+    jobs[at]->from.read(box, block.data(), box.count, full_box(box.count));
     transfer.add(jobs[at]->bytes() / jobs[at]->to.shape[0] * box.count[0]);
   };
   const auto write = [&](std::size_t i, std::span<std::byte> block) { write_slab(*jobs[slabs[i].tensor], slabs[i], block.data(), writer); };
@@ -99,8 +99,8 @@ TensorExport tensor_export(const CheckpointFile& file, const LoraConfig& lora, c
       parts[i].weight = has_adapter(weights[i]) ? merged(parts[i].weight, file.open(adapter_a_of(weights[i]), DType::f32),
                                                          file.open(adapter_b_of(weights[i]), DType::f32), lora.scale())
                                                 : widened(parts[i].weight);
-  const bool alone = parts.size() == 1 && !parts[0].place.transposed && parts[0].place.members == 0;
-  TensorReader stored = alone ? parts[0].weight : stack_of(parts);
+  const bool unstacked = parts.size() == 1 && !parts[0].place.transposed && parts[0].place.members == 0;
+  TensorReader stored = unstacked ? parts[0].weight : stack_of(parts);
   const bool same = !half && type_of(stored.dtype, stored.name) == type;
   const Shape shape = stored.shape;
   return {std::move(stored), {name, type, shape}, same};

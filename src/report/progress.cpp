@@ -96,9 +96,9 @@ std::string live_line(const StepReport& r, int width, bool colour) {
   if (r.mfu) after += fmt::format("  MFU {:.1f}%", *r.mfu * 100);
   after += fmt::format("  left {}", duration(r.seconds_left));
 
-  const int room = width - 1 - int(before.size() + after.size());  // the last column stays free: terminals wrap there
-  if (room < shortest_bar) return (before + after).substr(0, std::size_t(std::max(width - 1, 0)));
-  const std::string middle = bar(r.steps > 0 ? double(r.step) / double(r.steps) : 0, std::min(room, longest_bar));
+  const int columns_left = width - 1 - int(before.size() + after.size());  // the last column stays free: terminals wrap there
+  if (columns_left < shortest_bar) return (before + after).substr(0, std::size_t(std::max(width - 1, 0)));
+  const std::string middle = bar(r.steps > 0 ? double(r.step) / double(r.steps) : 0, std::min(columns_left, longest_bar));
   if (!colour) return before + middle + after;
   return before + (std::isfinite(r.loss) ? green : red) + middle + plain + after;
 }

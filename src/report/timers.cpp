@@ -33,8 +33,8 @@ std::vector<OverRanks> merge(std::span<const std::string> names, std::span<const
       if (seconds > a.most) a.most = seconds, a.slowest = rank;
       a.mean += seconds / double(ranks);
     }
-    const double whole = all.empty() ? a.mean : all.front().mean;
-    a.part = whole > 0 ? a.mean / whole : 0;
+    const double total = all.empty() ? a.mean : all.front().mean;
+    a.part = total > 0 ? a.mean / total : 0;
     all.push_back(a);
   }
   std::erase_if(all, [](const OverRanks& a) { return a.calls == 0; });
@@ -64,9 +64,9 @@ std::size_t Timers::find(std::string_view name) const {
 }
 
 std::vector<double> Timers::packed() const {
-  std::vector<double> numbers;
-  for (const Entry& entry : entries_) numbers.insert(numbers.end(), {double(entry.calls), entry.seconds});
-  return numbers;
+  std::vector<double> values;
+  for (const Entry& entry : entries_) values.insert(values.end(), {double(entry.calls), entry.seconds});
+  return values;
 }
 
 void Timers::reset() { std::fill(entries_.begin(), entries_.end(), Entry{}); }

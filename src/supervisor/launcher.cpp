@@ -47,9 +47,9 @@ Words launch_command(const std::string& launcher, int ranks, const Words& progra
     }
     require(!command[0].empty(), Exit::usage, "there is no mpiexec in PATH; name a launcher with --launcher");
     const std::string name = std::filesystem::path(command[0]).filename();
-    const bool others_stay = command.size() == 1 && when_one_dies == WhenOneDies::others_stay;
-    if (others_stay && name == "srun") command.emplace_back("--kill-on-bad-exit=0");
-    if (others_stay && (name == "mpiexec.hydra" || name == "mpiexec.mpich")) command.emplace_back("-disable-auto-cleanup");
+    const bool peers_stay = command.size() == 1 && when_one_dies == WhenOneDies::peers_stay;
+    if (peers_stay && name == "srun") command.emplace_back("--kill-on-bad-exit=0");
+    if (peers_stay && (name == "mpiexec.hydra" || name == "mpiexec.mpich")) command.emplace_back("-disable-auto-cleanup");
     command.emplace_back("-n");
     command.push_back(std::to_string(ranks));
   }

@@ -9,12 +9,12 @@ namespace gyr {
 
 using Words = std::vector<std::string>;
 
-// Fate of the other ranks when one dies. others_stay: options make srun and Hydra keep them running, so that their
+// Fate of the other ranks when one dies. peers_stay: options make srun and Hydra keep them running, so that their
 // heartbeats can be compared with that of the dead rank. all_end: the launcher's default.
-enum class WhenOneDies { others_stay, all_end };
+enum class WhenOneDies { peers_stay, all_end };
 
 // Command that runs `program` on `ranks` ranks. `launcher`: empty (the mpiexec of this program's MPI), srun, none (one
 // rank without a launcher), or a command that accepts "-n RANKS PROGRAM". Exit::usage if there is no launcher.
-Words launch_command(const std::string& launcher, int ranks, const Words& program, WhenOneDies = WhenOneDies::others_stay);
+Words launch_command(const std::string& launcher, int ranks, const Words& program, WhenOneDies = WhenOneDies::peers_stay);
 
 }  // namespace gyr

@@ -28,7 +28,7 @@ class Supervisor {
       : run_(run), options_(options), lock_(taken_folder()),
         ranks_(options.ranks), policy_{options.ranks, run.model_ranks, options.spares, run.limits.max_restarts,
                                        [this](int most) { return data_axis_up_to(most); }} {
-    if (!lock_->note().empty()) say(lock_->note());
+    if (!lock_->note().empty()) print(lock_->note());
   }
 
   int run() {
@@ -47,7 +47,7 @@ class Supervisor {
   // A run that was started without gyrfalcon run holds the ranks' lock. If no supervisor lock file exists yet, the
   // ranks' lock is taken first, so that this process leaves nothing in the folder of a running job.
   std::unique_ptr<RunLock> taken_folder() const {
-    const LockSettings settings{options_.take_over, run_.lock_patience, say};
+    const LockSettings settings{options_.take_over, run_.lock_patience, print};
     std::optional<RunLock> rank_lock;
     if (!std::filesystem::exists(output() / RunLock::of_supervisor)) rank_lock.emplace(output(), settings);
     auto mine = std::make_unique<RunLock>(output(), settings, RunLock::of_supervisor);
@@ -55,7 +55,7 @@ class Supervisor {
     return mine;
   }
   Index newest() const { return newest_step_of_run(output()); }
-  static void say(const std::string& line) {
+  static void print(const std::string& line) {
     std::printf("gyrfalcon run: %s\n", printable_line(line).c_str());
     std::fflush(stdout);
   }
@@ -91,10 +91,10 @@ class Supervisor {
       Process process(command(attempt.number));
       while (!(code = process.attend(0.05)) && !(finding = observer.look())) {
         forward(process);
-        for (const std::string& slow : observer.slow_ranks()) say(slow);
+        for (const std::string& slow : observer.slow_ranks()) print(slow);
       }
       if (code) finding = observer.finding_of_ranks();
-      if (finding) say(finding->verdict.text + "; ending this attempt");
+      if (finding) print(finding->verdict.text + "; ending this attempt");
       process.end(0.5);
     }
     attempt.seconds = since(begin);
@@ -143,15 +143,15 @@ class Supervisor {
     } catch (const Error& lost) {
       next = {false, 0, lost.what()};
     }
-    if (!next.why.empty()) say((next.go_on ? "" : "gives up: ") + next.why);
+    if (!next.why.empty()) print((next.go_on ? "" : "gives up: ") + next.why);
     if (!next.go_on && attempt.state != "done" && attempt.state != "stopped") gave_up_ = next.why;
     if (next.go_on) ranks_ = next.ranks;
     return next.go_on;
   }
 
   static void print_attempt(const Attempt& attempt) {
-    say(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, newest checkpoint: step {}{}", attempt.number, attempt.ranks,
-                    attempt.state, attempt.seconds, attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
+    print(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, newest checkpoint: step {}{}", attempt.number, attempt.ranks,
+                      attempt.state, attempt.seconds, attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
   }
 
   double ratio() const { return useful_seconds(output() / "metrics.jsonl", epoch_) / std::max(1e-9, since(begin_)); }
@@ -172,8 +172,8 @@ class Supervisor {
                  attempt.culprit});
     const double wall = since(begin_), useful = useful_seconds(output() / "metrics.jsonl", epoch_);
     std::printf("%s", table.str().c_str());
-    say(fmt::format("effective training time {:.3f}: {:.1f} s of steps kept in the result, of {:.1f} s wall time; {} restarts", useful / wall, useful,
-                    wall, attempts_.size() - 1));
+    print(fmt::format("effective training time {:.3f}: {:.1f} s of steps kept in the result, of {:.1f} s wall time; {} restarts", useful / wall,
+                      useful, wall, attempts_.size() - 1));
     write_status(attempts_.back().state);
     std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
   }
@@ -210,7 +210,7 @@ class Supervisor {
       file.append(json_text(json, 2) + "\n");
       file.commit();
     } catch (const Error& error) {  // supervisor.json is optional: the printed table contains the same
-      say(error.what());
+      print(error.what());
     }
   }
 

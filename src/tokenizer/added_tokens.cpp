@@ -40,7 +40,7 @@ bool AddedMatcher::find(std::string_view text, std::size_t from, Part& part) con
   return false;
 }
 
-bool AddedMatcher::stands_alone(std::string_view text, const Part& part) const {
+bool AddedMatcher::is_delimited(std::string_view text, const Part& part) const {
   if (!part.token->single_word) return true;
   Pattern::Scratch scratch;
   const auto is_word = [&](Character c) {

@@ -48,7 +48,7 @@ class AddedMatcher {
     std::size_t done = 0, from = 0;
     for (Part part; find(text, from, part);) {
       from = part.end;
-      if ((part.token->special && !specials) || !stands_alone(text, part)) continue;
+      if ((part.token->special && !specials) || !is_delimited(text, part)) continue;
       widen(text, done, part);
       if (done < part.begin) visit(Part{done, part.begin, nullptr});
       visit(part);
@@ -59,7 +59,7 @@ class AddedMatcher {
 
  private:
   bool find(std::string_view text, std::size_t from, Part& part) const;
-  bool stands_alone(std::string_view text, const Part& part) const;
+  bool is_delimited(std::string_view text, const Part& part) const;
   static void widen(std::string_view text, std::size_t done, Part& part);
 
   // Trie of bytes. Node 0 is the root; below_ maps (node, byte) to the child node.

@@ -72,9 +72,9 @@ std::string CharacterMap::apply(std::string_view text) const {
       c = next, end += next.length;
     }
     const std::string_view cluster = text.substr(begin, end - begin);
-    const char* const whole = cluster.size() <= longest_cluster ? replacement(cluster) : nullptr;
-    if (whole) out += whole;
-    for (std::size_t at = begin; at < end && !whole;) {
+    const char* const full = cluster.size() <= longest_cluster ? replacement(cluster) : nullptr;
+    if (full) out += full;
+    for (std::size_t at = begin; at < end && !full;) {
       const std::string_view one = text.substr(at, character_at(text, at).length);
       const char* const other = replacement(one);
       if (other) out += other;

@@ -47,7 +47,7 @@ void InitialSymbols::append(std::string_view piece, std::vector<std::int32_t>& s
       waiting = true;
       continue;
     }
-    if (waiting && s.own) {
+    if (waiting && s.own_token) {
       symbols.push_back(*unknown_);
       waiting = false;
     }
@@ -57,7 +57,7 @@ void InitialSymbols::append(std::string_view piece, std::vector<std::int32_t>& s
 }
 
 int InitialSymbols::lacking() const {
-  return int(std::count_if(of_byte_.begin(), of_byte_.end(), [](const Symbols& s) { return !s.own; }));
+  return int(std::count_if(of_byte_.begin(), of_byte_.end(), [](const Symbols& s) { return !s.own_token; }));
 }
 
 bool InitialSymbols::all_bytes() const { return std::ranges::find(fallback_, -1) == fallback_.end(); }

@@ -38,7 +38,7 @@ class InitialSymbols {
   struct Symbols {
     std::array<std::int32_t, 4> ids;
     std::int8_t count = 0;
-    bool own = false;  // true: the unit's own token; false: substitutes
+    bool own_token = false;  // true: the unit's own token; false: substitutes
   };
   Symbols computed(std::string_view unit) const;
   Symbols of(std::string_view unit) const { return unit.size() == 1 ? of_byte_[static_cast<unsigned char>(unit[0])] : computed(unit); }

@@ -18,7 +18,7 @@ MergeBoundaries::MergeBoundaries(const Vocabulary& vocabulary, const InitialSymb
   });
   for (const auto& [text, id] : ids) {
     const Character first = character_at(text, 0);
-    if (first.length == text.size()) joined_.insert(std::int32_t(first.point), own, 0);
+    if (first.length == text.size()) joined_.insert(std::int32_t(first.point), own_token, 0);
     if (!merged[std::size_t(id)]) continue;
     for (std::size_t at = first.length, left = first.point; at < text.size();) {
       const Character right = character_at(text, at);

@@ -24,8 +24,8 @@ class MergeBoundaries {
 
  private:
   static constexpr char32_t ascii = 0x80;
-  static constexpr std::int32_t own = -1;  // marks a character with its own token, in place of a right neighbour
-  bool has_token(char32_t c) const { return joined_.find(std::int32_t(c), own) != PairMap::none; }
+  static constexpr std::int32_t own_token = -1;  // marks a character with its own token, in place of a right neighbour
+  bool has_token(char32_t c) const { return joined_.find(std::int32_t(c), own_token) != PairMap::none; }
   bool computed(char32_t left, char32_t right) const;
   bool is_boundary(char32_t left, char32_t right) const {
     return left < ascii && right < ascii ? ascii_[left * ascii + right] : computed(left, right);

@@ -220,8 +220,8 @@ class Translator {
     std::string text = "(";
     if (take_if('?')) {
       text += '?';
-      const bool behind = peek() == '<' && (peek(1) == '=' || peek(1) == '!');
-      if (behind) text += char(take());
+      const bool lookbehind = peek() == '<' && (peek(1) == '=' || peek(1) == '!');
+      if (lookbehind) text += char(take());
       const char32_t c = take();
       group.position = c == '=' || c == '!';
       // (?i) holds to the end of the group. It applies to alternatives differently in PCRE2, except at the start of the

@@ -112,7 +112,7 @@ struct Tokenizer::State {
   std::string word_mark() const;
   void encode_piece(std::string_view piece, std::vector<std::int32_t>& ids, EncodingWork& work) const;
   void merge_piece(std::string_view piece, EncodingWork& work) const;
-  void cut_piece(std::string_view piece, EncodingWork& work) const;
+  void encode_unigram(std::string_view piece, EncodingWork& work) const;
   void append_unknown(std::string_view text, std::vector<std::int32_t>& symbols) const;
   void encode_text(std::string_view text, TextPosition position, std::vector<std::int32_t>& ids, EncodingWork& work) const;
   void encode_part(std::string_view text, bool specials, TextPosition position, std::vector<std::int32_t>& ids, EncodingWork& work) const;
@@ -195,9 +195,9 @@ void Tokenizer::State::take_tokens() {
     if (!tokens[id]) continue;
     std::string_view bytes = *tokens[id];
     if (const AddedToken* token = added[id]) {
-      auto own = vocabulary.of_text ? std::optional(token->content) : from_letters(token->content);
-      if (!token->in_model || !own) continue;  // no merge and no piece produces this added token, so it is not a token of the model
-      bytes = bytes_of_added.emplace_back(std::move(*own));
+      auto original = vocabulary.of_text ? std::optional(token->content) : from_letters(token->content);
+      if (!token->in_model || !original) continue;  // no merge and no piece produces this added token, so it is not a token of the model
+      bytes = bytes_of_added.emplace_back(std::move(*original));
     }
     const bool unique = id_of_token.emplace(bytes, std::int32_t(id)).second;
     require(unique, Exit::data, "tokens {} and {} have the same bytes", id_of_token[bytes], id);
@@ -244,9 +244,9 @@ void Tokenizer::State::append_unknown(std::string_view text, std::vector<std::in
   symbols.push_back(*vocabulary.unknown);
 }
 
-void Tokenizer::State::cut_piece(std::string_view piece, EncodingWork& work) const {
+void Tokenizer::State::encode_unigram(std::string_view piece, EncodingWork& work) const {
   if (valid_utf8_prefix(piece) < piece.size()) return append_unknown(piece, work.symbols);
-  unigram->cut(piece, work.parts);
+  unigram->split_piece(piece, work.parts);
   for (const Unigram::Part& part : work.parts)
     if (part.id >= 0) work.symbols.push_back(part.id);
     else append_unknown(piece.substr(part.begin, part.end - part.begin), work.symbols);
@@ -256,13 +256,13 @@ void Tokenizer::State::cut_piece(std::string_view piece, EncodingWork& work) con
 void Tokenizer::State::merge_piece(std::string_view piece, EncodingWork& work) const {
   work.symbols.clear();
   if (word_pieces) {
-    if (!word_pieces->cut(piece, work.symbols)) work.symbols.push_back(*vocabulary.unknown);
+    if (!word_pieces->split_piece(piece, work.symbols)) work.symbols.push_back(*vocabulary.unknown);
     return;
   }
-  if (unigram) return cut_piece(piece, work);
+  if (unigram) return encode_unigram(piece, work);
   if (vocabulary.ignore_merges) {
-    if (const auto whole = id_of_token.find(piece); whole != id_of_token.end()) {
-      work.symbols.push_back(whole->second);
+    if (const auto full = id_of_token.find(piece); full != id_of_token.end()) {
+      work.symbols.push_back(full->second);
       return;
     }
   }
@@ -415,22 +415,22 @@ std::vector<std::uint8_t> Tokenizer::word_begins(std::span<const std::int32_t> i
     token_at.push_back(spelt.size());
     if (state_->known(id)) spelt += *state_->vocabulary.tokens[std::size_t(id)];
   }
-  std::vector<std::uint8_t> cut(spelt.size() + 1, 0);
+  std::vector<std::uint8_t> boundary(spelt.size() + 1, 0);
   bool changed = false;
   auto work = state_->take();
   for (std::string_view text = spelt; !text.empty();) {
     const std::size_t at = spelt.size() - text.size(), valid = valid_utf8_prefix(text);
-    cut[at] = 1;
+    boundary[at] = 1;
     if (valid > 0) state_->splitter.split(text.substr(0, valid), work->splitter);
     changed = changed || (valid > 0 && work->splitter.text != text.substr(0, valid));
     if (valid > 0 && !changed)
-      for (const auto& piece : work->splitter.pieces) cut[at + piece.begin] = 1;
+      for (const auto& piece : work->splitter.pieces) boundary[at + piece.begin] = 1;
     text.remove_prefix(valid);
-    if (!text.empty()) cut[at + valid] = 1;
+    if (!text.empty()) boundary[at + valid] = 1;
     text.remove_prefix(invalid_utf8_prefix(text));
   }
   state_->put_back(std::move(work));
-  for (std::size_t t = 0; t < ids.size() && !changed; ++t) begins[t] = t == 0 || cut[token_at[t]];
+  for (std::size_t t = 0; t < ids.size() && !changed; ++t) begins[t] = t == 0 || boundary[token_at[t]];
   return begins;
 }
 

@@ -24,19 +24,19 @@ double as_read(double score) {
   ensure(error == std::errc(), "{} has no text", score);
   std::uint64_t digits = 0;
   int exponent = 0;
-  bool behind_point = false;
+  bool after_point = false;
   const char* at = text.data();
   for (; at != end && *at != 'e'; ++at) {
-    if (*at == '.') behind_point = true;
+    if (*at == '.') after_point = true;
     if (*at < '0' || *at > '9') continue;
     digits = 10 * digits + std::uint64_t(*at - '0');
-    exponent -= behind_point;
+    exponent -= after_point;
   }
   int power = 0;
   std::from_chars(at + (at[1] == '+' ? 2 : 1), end, power);
   exponent += power;
-  const double whole = double(digits), scale = std::pow(10.0, std::abs(exponent));
-  return std::copysign(exponent < 0 ? whole / scale : whole * scale, score);
+  const double mantissa = double(digits), scale = std::pow(10.0, std::abs(exponent));
+  return std::copysign(exponent < 0 ? mantissa / scale : mantissa * scale, score);
 }
 
 // Best segmentation of the piece up to a byte: its last part and its total score.
@@ -56,7 +56,7 @@ Unigram::Unigram(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
   std::sort(tokens_.begin(), tokens_.end(), [](const Token& a, const Token& b) { return a.spelling < b.spelling; });
 }
 
-void Unigram::cut(std::string_view piece, std::vector<Part>& parts) const {
+void Unigram::split_piece(std::string_view piece, std::vector<Part>& parts) const {
   parts.clear();
   std::vector<Best> best(piece.size() + 1);
   const auto offer = [&](std::size_t end, const Best& way) {
@@ -64,7 +64,7 @@ void Unigram::cut(std::string_view piece, std::vector<Part>& parts) const {
   };
   for (std::size_t at = 0; at < piece.size();) {
     const std::size_t one = character_at(piece, at).length;
-    bool alone = false;
+    bool single = false;
     // Tokens with the same prefix are contiguous, shortest first. Each step narrows the range by one byte.
     auto first = tokens_.begin(), last = tokens_.end();
     for (std::size_t length = 1; at + length <= piece.size() && first != last; ++length) {
@@ -74,9 +74,9 @@ void Unigram::cut(std::string_view piece, std::vector<Part>& parts) const {
       last = std::partition_point(first, last, [&](const Token& t) { return byte(t) == wanted; });
       if (first == last || first->spelling.size() != length) continue;
       offer(at + length, {at, first->id, best[at].score + first->score});
-      alone = alone || length == one;
+      single = single || length == one;
     }
-    if (!alone) offer(at + one, {at, -1, best[at].score + unknown_});
+    if (!single) offer(at + one, {at, -1, best[at].score + unknown_});
     at += one;
   }
   for (std::size_t end = piece.size(); end > 0; end = best[end].begin) {

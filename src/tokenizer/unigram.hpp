@@ -32,7 +32,7 @@ class Unigram {
   };
   // Segments a piece of valid UTF-8 and stores the parts in `parts`, in order. Ties are resolved in favour of the
   // segmentation found first, from the left.
-  void cut(std::string_view piece, std::vector<Part>& parts) const;
+  void split_piece(std::string_view piece, std::vector<Part>& parts) const;
 
  private:
   std::vector<Token> tokens_;  // sorted by spelling

@@ -10,7 +10,7 @@ namespace {
 
 struct Beginning {
   std::size_t length;  // bytes of the character, or of the invalid sequence
-  bool whole;          // true if it is a valid character
+  bool complete;       // true if it is a valid character
 };
 
 // Classifies the start of `s`: a character, an incomplete character, or a byte that begins none.
@@ -41,8 +41,8 @@ std::size_t valid_utf8_prefix(std::string_view text) {
         continue;
       }
     }
-    const auto [length, whole] = beginning_of(text.substr(i, 4));
-    if (!whole) break;
+    const auto [length, complete] = beginning_of(text.substr(i, 4));
+    if (!complete) break;
     i += length;
   }
   return i;
@@ -50,7 +50,7 @@ std::size_t valid_utf8_prefix(std::string_view text) {
 
 std::size_t invalid_utf8_prefix(std::string_view text) {
   std::size_t i = 0;
-  while (i < text.size() && !beginning_of(text.substr(i, 4)).whole) ++i;
+  while (i < text.size() && !beginning_of(text.substr(i, 4)).complete) ++i;
   return i;
 }
 

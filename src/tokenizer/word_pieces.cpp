@@ -25,7 +25,7 @@ std::optional<WordPieces::Found> WordPieces::longest(const Ids& ids, std::string
   return std::nullopt;
 }
 
-bool WordPieces::cut(std::string_view word, std::vector<std::int32_t>& ids) const {
+bool WordPieces::split_piece(std::string_view word, std::vector<std::int32_t>& ids) const {
   const auto characters = std::count_if(word.begin(), word.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
   if (characters > rule_.most_characters || valid_utf8_prefix(word) < word.size()) return false;
   const std::size_t before = ids.size();

@@ -26,7 +26,7 @@ class WordPieces {
 
   // Appends the tokens of a nonempty word. Returns false and appends nothing if there is no match, or if the word is
   // invalid UTF-8.
-  bool cut(std::string_view word, std::vector<std::int32_t>& ids) const;
+  bool split_piece(std::string_view word, std::vector<std::int32_t>& ids) const;
   bool goes_on(std::string_view spelling) const { return spelling.starts_with(rule_.prefix); }
 
  private:

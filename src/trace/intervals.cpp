@@ -15,17 +15,17 @@ Intervals::Intervals(std::vector<Interval> all) {
 }
 
 double Intervals::before(double time) const {
-  const auto behind = std::upper_bound(parts_.begin(), parts_.end(), time, [](double t, const Interval& part) { return t < part.begin; });
-  if (behind == parts_.begin()) return 0;
-  const auto last = std::size_t(behind - parts_.begin()) - 1;
+  const auto next = std::upper_bound(parts_.begin(), parts_.end(), time, [](double t, const Interval& part) { return t < part.begin; });
+  if (next == parts_.begin()) return 0;
+  const auto last = std::size_t(next - parts_.begin()) - 1;
   return sums_[last] - std::max(0.0, parts_[last].end - time);
 }
 
 double Intervals::total_in(const Interval& i) const { return i.end > i.begin ? before(i.end) - before(i.begin) : 0; }
 
-Intervals Intervals::in(const Intervals& others) const {
+Intervals Intervals::in(const Intervals& other) const {
   std::vector<Interval> common;
-  for (auto a = parts_.begin(), b = others.parts_.begin(); a != parts_.end() && b != others.parts_.end();) {
+  for (auto a = parts_.begin(), b = other.parts_.begin(); a != parts_.end() && b != other.parts_.end();) {
     const Interval both{std::max(a->begin, b->begin), std::min(a->end, b->end)};
     if (both.end > both.begin) common.push_back(both);
     if (a->end < b->end) ++a;

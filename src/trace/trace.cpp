@@ -87,8 +87,8 @@ Recorder& Trace::begin(Grid& grid) {
 void Trace::write(Index step, Grid& grid) {
   Communicator& world = grid.world();
   grid.begin_task("trace");
-  const Recorder::Work& whole = step_of(*recorder_);
-  const double zero = -world.max(-clock_.time(whole.begin));  // start of the step on the earliest rank
+  const Recorder::Work& step_work = step_of(*recorder_);
+  const double zero = -world.max(-clock_.time(step_work.begin));  // start of the step on the earliest rank
   const auto clock = [&](Moment m) { return std::llround(clock_.time(m) - zero); };
   const double uncertainty = world.max(clock_.difference.uncertainty), left_out = world.sum(double(recorder_->left_out()));
   std::optional<TraceWriter> writer;
@@ -99,7 +99,8 @@ void Trace::write(Index step, Grid& grid) {
                                                    {"grid", grid.layout().text()},
                                                    {"clock_uncertainty_us", uncertainty / 1000},
                                                    {"records_left_out", Index(left_out)}});
-  visit_texts(world, trace_events(*recorder_, process_of(grid), clock, whole.begin, whole.end), [&](const std::string& text) { writer->add(text); });
+  visit_texts(world, trace_events(*recorder_, process_of(grid), clock, step_work.begin, step_work.end),
+              [&](const std::string& text) { writer->add(text); });
   collective_check(world, [&] {
     if (writer) writer->finish();
   });

@@ -11,7 +11,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   EngineConfig c;
   c.model = run.model;
   c.precision = precision_of(run.train.precision);
-  c.products = run.train.products;
+  c.gemm_library = run.train.gemm_library;
   c.optimizer = run.optimizer;
   c.micro_batch_size = run.train.micro_batch_size;
   c.seq_length = run.lengths().text, c.source_length = run.lengths().source;

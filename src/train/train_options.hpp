@@ -18,7 +18,7 @@ struct Expectation {
 
 struct TrainOptions {
   bool resume = false;                    // continue from the newest intact checkpoint of the run in the output folder, if there is one
-  bool anew = false;                      // set files of an earlier run in the output folder aside
+  bool start_over = false;                // set files of an earlier run in the output folder aside
   bool accept_changes = false;            // accept deck changes that make the model compute something else than the saved one
   bool take_over = false;                 // take the output folder even if a run on another machine may still write to it
   int attempt = 0;                        // number of this attempt (start of the run), from 0

@@ -74,8 +74,8 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   const RunData data = open_data(run, grid);  // errors in the data show up before planning, which may take long
   const auto engine = training_engine(run, config, me, grid, timers, watch.progress_record());
 
-  RunFolder own_folder;
-  RunFolder& folder = options.folder ? *options.folder : own_folder;
+  RunFolder run_folder;
+  RunFolder& folder = options.folder ? *options.folder : run_folder;
   const RunIdentity identity = folder_taken(folder, run, options, grid);
   const RunParts parts{run, deck, grid, watch, timers, trace, *engine, folder, {run.train.walltime, options.begin}};
   RunStart start(parts, identity);

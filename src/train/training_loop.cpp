@@ -85,7 +85,7 @@ std::optional<StepReport> TrainingLoop::step() {
   parts_.engine.before(number);
   const Index batch = run.batch_after(double(at_.tokens)), first = RunConfig::next_sample(at_.samples, batch, skip_);
   const Span samples{first, first + batch};
-  const StepOrder order{number, run.lr.at(number), double(own_stop_request()), guard_.loss_limit()};
+  const StepOrder order{number, run.lr.at(number), double(local_stop_request()), guard_.loss_limit()};
   const StepResult result = parts_.engine.step(order, data_.training, samples, at_, [this](const std::string& line) { log_->print_line(line); });
   stop_request_ = int(result.stop_request);
   parts_.watch.progress_record().loss(result.loss);
@@ -168,11 +168,11 @@ void TrainingLoop::stopped() {
 }
 
 // Stop request of this rank, 0: none. The agreed one is the maximum over all ranks, which takes a reduction.
-int TrainingLoop::own_stop_request() const {
+int TrainingLoop::local_stop_request() const {
   if (parts_.folder.lost()) return folder_lost_reason;
   if (parts_.walltime.over(longest_step_, saving_.longest_seconds())) return walltime_reason;
   return parts_.watch.stop_file_seen() ? stop_file_reason : StopSignals::caught();
 }
-int TrainingLoop::agreed_stop_request() { return int(parts_.grid.world().max(own_stop_request())); }
+int TrainingLoop::agreed_stop_request() { return int(parts_.grid.world().max(local_stop_request())); }
 
 }  // namespace gyr

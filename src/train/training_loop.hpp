@@ -28,7 +28,7 @@ class TrainingLoop {
   void validate();
   void finish();
   [[noreturn]] void stopped();
-  int own_stop_request() const;
+  int local_stop_request() const;
   int agreed_stop_request();
   bool finished() const { return step_actions_.finished(at_.step); }
 

@@ -22,16 +22,16 @@ void Validator::count(const Scores& scores) {
   if (!figures_.empty()) {
     for (const ObjectiveScores& scores : scores)
       if (first) figures_.add(scores);
-    figures_.share(engine_.grid(), engine_.device());
+    figures_.sum_over_ranks(engine_.grid(), engine_.device());
   }
   if (!classes_) return;
   ClassCounts here(engine_.config().model.objective->classes());
   for (const ObjectiveScores& scores : scores)
     for (const RowScore& row : scores.rows)
       if (first && row.label != ignored_label) here.add(row.label, row.likeliest);
-  std::vector<double>& counts = here.numbers();
+  std::vector<double>& counts = here.values();
   engine_.grid().world().start_all_reduce(engine_.device(), Tensor1<double>(counts.data(), Index(counts.size()))).host_wait();
-  for (std::size_t i = 0; i < counts.size(); ++i) classes_->numbers()[i] += counts[i];
+  for (std::size_t i = 0; i < counts.size(); ++i) classes_->values()[i] += counts[i];
 }
 
 Validation Validator::result() const {

@@ -16,21 +16,21 @@ double as_error(double x) { return std::isnan(x) ? infinity : x; }
 double square(double x) { return x * x; }
 
 struct Squares {
-  double apart = 0, length = 0;
+  double difference = 0, length = 0;
 };
 
 Squares squares_of(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.size() != b.size()) return {infinity, 0};
   Squares s;
-  for (std::size_t i = 0; i < a.size(); ++i) s.apart += square(a[i] - b[i]), s.length += square(a[i]);
+  for (std::size_t i = 0; i < a.size(); ++i) s.difference += square(a[i] - b[i]), s.length += square(a[i]);
   return s;
 }
 
 // Euclidean distance between two sets of full gradients.
 double distance(const NamedGradients& one, const NamedGradients& many) {
-  double apart = 0;
-  for (const auto& [name, gradient] : one) apart += squares_of(gradient, many.at(name)).apart;
-  return std::sqrt(apart);
+  double difference = 0;
+  for (const auto& [name, gradient] : one) difference += squares_of(gradient, many.at(name)).difference;
+  return std::sqrt(difference);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ Errors errors_of(const StepOutcome& one, const StepOutcome& many) {
   for (const auto& [name, gradient] : one.gradients) {
     const auto same = many.gradients.find(name);
     const Squares s = same == many.gradients.end() ? Squares{infinity, 0} : squares_of(gradient, same->second);
-    errors.gradients[name] = s.apart == 0 ? 0 : as_error(std::sqrt(s.apart) / (std::sqrt(s.length) + vanishing * norm));
+    errors.gradients[name] = s.difference == 0 ? 0 : as_error(std::sqrt(s.difference) / (std::sqrt(s.length) + vanishing * norm));
   }
   return errors;
 }

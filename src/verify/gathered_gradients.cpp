@@ -15,7 +15,7 @@ struct Counted {
 
 void count(const Engine& engine, const Parameter& mine, Counted& all) {
   const Piece kept = engine.tensor(mine, Content::gradient);
-  with_type(kept.numbers, [&]<class S>(const Tensor1<S>& gradient) {
+  with_type(kept.values, [&]<class S>(const Tensor1<S>& gradient) {
     HostValues<S> g(gradient);
     g.take();
     stretches(mine, kept.of, [&](Index logical, Index local, Index elements, const Held& held) {
@@ -34,7 +34,7 @@ void sum(Engine& engine, std::vector<double>& x) {
 NamedGradients gathered_gradients(Engine& engine) {
   const Grid& grid = engine.grid();
   const auto counts = [&](const Weight& w) {  // without ZeRO, all replicas hold the same gradient, and only the first contributes
-    return grid.layout().replicas(bool(w.expert), grid.position()).rank == 0 || grid.layout().cut() != Shard::none;
+    return grid.layout().replicas(bool(w.expert), grid.position()).rank == 0 || grid.layout().zero_shard() != Shard::none;
   };
   const Trained trained = engine.trained();
   NamedGradients gradients;

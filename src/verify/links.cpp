@@ -45,7 +45,7 @@ std::vector<Measured> communicators_of(Grid& grid) {
   if (grid.size(Axis::data) > 1 && grid.size(Axis::context) > 1) add(token_axes);
   const Mixers mixers = grid.layout().mixers();
   if (std::max(mixers.attention.size(), mixers.ssm.size()) > 1) {
-    Communicator& team = grid.team()->whole();
+    Communicator& team = grid.team()->full();
     all.push_back({"attention, ssm", team.size() > 1 ? &team : nullptr});
   }
   if (grid.size(Axis::pipeline) > 1) all.push_back({"embedding", grid.embedding_group()});

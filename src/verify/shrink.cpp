@@ -40,11 +40,11 @@ Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ra
 // Rank counts over which heads are distributed: in hybrid blocks whose attention and SSM run on separate
 // tensor-parallel ranks, the count of the ranks of this mixer (`team`); in all other layers, the tensor-parallel size.
 using Counts = std::vector<Index>;
-Counts distributed_over(const std::string& pattern, const char* alone, const Span& team, const Layout& layout) {
+Counts distributed_over(const std::string& pattern, const char* single_mixer, const Span& team, const Layout& layout) {
   const auto has = [&](const char* symbols) { return pattern.find_first_of(symbols) != std::string::npos; };
   Counts counts;
   if (team.size() > 0 && has("P")) counts.push_back(team.size());
-  if (counts.empty() || has(alone)) counts.push_back(layout.size(Axis::tensor));
+  if (counts.empty() || has(single_mixer)) counts.push_back(layout.size(Axis::tensor));
   return counts;
 }
 Counts attention_over(const ModelConfig& m, const Layout& layout) {
@@ -56,21 +56,21 @@ Counts ssm_over(const ModelConfig& m, const Layout& layout) { return distributed
 // the context axis.
 std::vector<Index> head_divisibility(Index heads, Index shared, Index tensor, Index context) {
   const Index here = on_a_rank(heads, tensor), shared_here = on_a_rank(shared, tensor);
-  std::vector<Index> meets = distributed(heads, tensor);
-  for (const Index x : distributed(shared, tensor)) meets.push_back(x);
-  for (const Index x : {one_or_several(heads / shared), one_or_several(here / shared_here), here % shared_here}) meets.push_back(x);
+  std::vector<Index> divisibility = distributed(heads, tensor);
+  for (const Index x : distributed(shared, tensor)) divisibility.push_back(x);
+  for (const Index x : {one_or_several(heads / shared), one_or_several(here / shared_here), here % shared_here}) divisibility.push_back(x);
   if (context > 1)
     for (const Index x : {here % context, one_or_several(here / context), shared_here % context, context % shared_here,
                           one_or_several(shared_here / context), shared_here < context ? context / shared_here : 1})
-      meets.push_back(x);
-  return meets;
+      divisibility.push_back(x);
+  return divisibility;
 }
 
 std::vector<Index> head_divisibility(Index heads, Index shared, const Counts& over, const Layout& layout) {
-  std::vector<Index> meets;
+  std::vector<Index> divisibility;
   for (const Index ranks : over)
-    for (const Index x : head_divisibility(heads, shared, ranks, layout.size(Axis::context))) meets.push_back(x);
-  return meets;
+    for (const Index x : head_divisibility(heads, shared, ranks, layout.size(Axis::context))) divisibility.push_back(x);
+  return divisibility;
 }
 
 // Divisibility of a head's channels, if several ranks share one head.
@@ -80,10 +80,10 @@ std::vector<Index> channel_divisibility(Index channels, Index heads, Index tenso
 }
 
 std::vector<Index> channel_divisibility(Index channels, Index heads, const Counts& over) {
-  std::vector<Index> meets;
+  std::vector<Index> divisibility;
   for (const Index ranks : over)
-    for (const Index x : channel_divisibility(channels, heads, ranks)) meets.push_back(x);
-  return meets;
+    for (const Index x : channel_divisibility(channels, heads, ranks)) divisibility.push_back(x);
+  return divisibility;
 }
 
 // Rows distributed as evenly as possible: the remainder, and the number of ranks without rows.
@@ -96,7 +96,7 @@ std::vector<Index> row_divisibility(Index rows, Index ranks) {
 // block of tokens covers the convolution kernel.
 std::vector<Index> sequence_divisibility(const Layout& layout, Index batch, Index length, Index conv_kernel) {
   const SequenceLayout s = layout.sequences(0, batch, length);
-  const Index padding = s.shared() ? s.ranks * s.seq_length - s.whole : 0;
+  const Index padding = s.shared() ? s.ranks * s.seq_length - s.full_tokens : 0;
   return {padding, one_or_several(batch), s.rows() % layout.size(Axis::tensor), Index(s.block_length() >= conv_kernel)};
 }
 
@@ -126,12 +126,12 @@ bool has_buckets(const RunConfig& run, const Layout& layout) {
   return parameter_count(run.model) / ranks * Index(sizeof(float)) > layout.bucket_bytes;
 }
 
-// "model.layers.12.mamba.D" with the layer index numbers[12]; other names are unchanged.
-std::string in_layer(const std::string& name, const std::vector<Index>& numbers) {
+// "model.layers.12.mamba.D" with the layer index indices[12]; other names are unchanged.
+std::string in_layer(const std::string& name, const std::vector<Index>& indices) {
   const std::string layers = "model.layers.";
   if (!name.starts_with(layers)) return name;
   const std::size_t end = name.find('.', layers.size());
-  return fmt::format("{}{}{}", layers, numbers.at(std::stoul(name.substr(layers.size(), end - layers.size()))), name.substr(end));
+  return fmt::format("{}{}{}", layers, indices.at(std::stoul(name.substr(layers.size(), end - layers.size()))), name.substr(end));
 }
 
 // Kind of every layer as text: its type, encoder or not, and for each weight trained (+) or frozen (-).
@@ -153,8 +153,8 @@ void shrink_layers(Shrunk& small, const RunConfig& deck, const Layout& layout) {
     std::map<std::string, Index> taken;
     const std::size_t before = small.from.size();
     for (Index layer = stage.first; layer < stage.last; ++layer) {
-      const bool alone = taken.size() == 1 && small.from.size() == before + 1;  // true if only one layer of the stage was taken so far
-      if (taken[kinds[layer]]++ == 0 || alone) small.from.push_back(layer);
+      const bool single_mixer = taken.size() == 1 && small.from.size() == before + 1;  // true if only one layer of the stage was taken so far
+      if (taken[kinds[layer]]++ == 0 || single_mixer) small.from.push_back(layer);
     }
     small.run.parallel.layers.push_back(Index(small.from.size() - before));
   }
@@ -162,10 +162,10 @@ void shrink_layers(Shrunk& small, const RunConfig& deck, const Layout& layout) {
 }
 
 void shrink_heads(Index& heads, Index& shared, const Counts& over, const Layout& layout) {
-  const auto meets = head_divisibility(heads, shared, over, layout);
+  const auto divisibility = head_divisibility(heads, shared, over, layout);
   for (Index h = 1; h <= heads; ++h)
     for (Index s = 1; s <= std::min(h, shared); ++s)
-      if (h % s == 0 && head_divisibility(h, s, over, layout) == meets) {
+      if (h % s == 0 && head_divisibility(h, s, over, layout) == divisibility) {
         heads = h, shared = s;
         return;
       }
@@ -173,8 +173,8 @@ void shrink_heads(Index& heads, Index& shared, const Counts& over, const Layout&
 
 template <class Suits>
 void shrink_channels(Index& channels, Index heads, const Counts& over, const Suits& suits) {
-  const auto meets = channel_divisibility(channels, heads, over);
-  channels = smallest(head_width, channels, [&](Index n) { return channel_divisibility(n, heads, over) == meets && suits(n); });
+  const auto divisibility = channel_divisibility(channels, heads, over);
+  channels = smallest(head_width, channels, [&](Index n) { return channel_divisibility(n, heads, over) == divisibility && suits(n); });
 }
 
 // True if the rotary dimensions for this head_dim are even, and zero only if they were zero before.
@@ -186,8 +186,8 @@ bool same_rotary_use(const AttentionConfig& before, Index head_dim) {
 
 // Reduces an intermediate size so that it is distributed over tensor-parallel ranks as before.
 void shrink_inner(Index& inner, Index tensor) {
-  const auto meets = distributed(inner, tensor);
-  inner = smallest(std::min(inner, inner_channels), inner, [&](Index n) { return distributed(n, tensor) == meets; });
+  const auto divisibility = distributed(inner, tensor);
+  inner = smallest(std::min(inner, inner_channels), inner, [&](Index n) { return distributed(n, tensor) == divisibility; });
 }
 
 // Distribution of the heads of latent attention (MLA) over all tensor-parallel ranks.
@@ -196,8 +196,8 @@ std::vector<Index> latent_head_divisibility(Index heads, const Layout& layout) {
 }
 
 void shrink_latent(LatentConfig& c, const Layout& layout) {
-  const auto meets = latent_head_divisibility(c.num_heads, layout);
-  c.num_heads = smallest(1, c.num_heads, [&](Index n) { return latent_head_divisibility(n, layout) == meets; });
+  const auto divisibility = latent_head_divisibility(c.num_heads, layout);
+  c.num_heads = smallest(1, c.num_heads, [&](Index n) { return latent_head_divisibility(n, layout) == divisibility; });
   for (Index* channels : {&c.head_dim, &c.rope_dim, &c.v_head_dim}) *channels = std::min(*channels, head_width);
   for (Index* rank : {&c.q_rank, &c.kv_rank}) *rank = std::min(*rank, width);
 }
@@ -247,9 +247,9 @@ void shrink_sequences(RunConfig& run, const Layout& layout) {
 
 void shrink_batch(RunConfig& run, Index micros, const Layout& layout) {
   const Index pipeline = layout.size(Axis::pipeline);
-  const auto meets = micro_batch_divisibility(micros, pipeline);
+  const auto divisibility = micro_batch_divisibility(micros, pipeline);
   run.train.ramp.clear();
-  run.train.global_batch_size = smallest(1, micros, [&](Index n) { return micro_batch_divisibility(n, pipeline) == meets; }) *
+  run.train.global_batch_size = smallest(1, micros, [&](Index n) { return micro_batch_divisibility(n, pipeline) == divisibility; }) *
                                 layout.size(Axis::data) * run.train.micro_batch_size;
 }
 
@@ -300,7 +300,7 @@ DivisibilityByKey divisibility_of(const RunConfig& run, const Layout& layout) {
 Shrunk shrunk(const RunConfig& deck, const Layout& layout) {
   Shrunk small{deck, {}};
   small.run.parallel.data = layout.size(Axis::data);
-  small.run.parallel.mixer = layout.attention_ranks > 0 ? Mixer::apart : Mixer::split, small.run.parallel.attention_ranks = layout.attention_ranks;
+  small.run.parallel.mixer = layout.attention_ranks > 0 ? Mixer::separate : Mixer::split, small.run.parallel.attention_ranks = layout.attention_ranks;
   shrink_layers(small, deck, layout);
   shrink_model(small.run.model, layout);
   shrink_sequences(small.run, layout);

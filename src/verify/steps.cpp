@@ -49,9 +49,9 @@ RunConfig without_layout(RunConfig run) {
 }
 
 Steps steps_on_one_rank(const RunConfig& run, DType precision, WaitPolicy patience) {
-  const RunConfig alone = without_layout(run);
-  Grid grid(layout_of(alone, 1), MPI_COMM_SELF, patience);
-  return steps(alone, precision, grid);
+  const RunConfig single_rank = without_layout(run);
+  Grid grid(layout_of(single_rank, 1), MPI_COMM_SELF, patience);
+  return steps(single_rank, precision, grid);
 }
 
 // Name for users, such as "mamba.in_proj".

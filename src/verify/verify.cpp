@@ -29,7 +29,7 @@ Identity identity_of(MPI_Comm world) {
   return me;
 }
 
-void say(const std::string& text) {
+void print(const std::string& text) {
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
 }
@@ -102,26 +102,26 @@ void verify(const RunConfig& run, double seconds_of_start, MPI_Comm world) {
   const std::vector<std::string> hosts = hosts_of(grid);
   const Shrunk small = shrunk(run, grid.layout());
   if (lead) {
-    say(fmt::format(
+    print(fmt::format(
         "grid {}, {} ranks on {}; startup {:.2f} s, communicators {:.2f} s\nthe full deck needs {:.1f} MiB on the rank with the most "
         "memory\n",
         grid.layout().text(), me.ranks, counted(std::set<std::string>(hosts.begin(), hosts.end()).size(), "host"), start, grids, bytes / (1 << 20)));
-    say(shrunk_table(run, grid.layout(), small) +
-        "unchanged from the deck: axes and their order, schedule, shard level, recomputation, biases, norms, frozen weights, documents\n");
+    print(shrunk_table(run, grid.layout(), small) +
+          "unchanged from the deck: axes and their order, schedule, shard level, recomputation, biases, norms, frozen weights, documents\n");
   }
 
   Grid small_grid(layout_of(small.run, me.ranks), world, patience, &watch.progress_record());
   std::vector<Law> laws = compare_with_one_rank(small.run, DType::f64, small_grid, patience);
   const std::vector<Law> in_float = compare_with_one_rank(small.run, DType::f32, small_grid, patience);
-  if (lead) say(table_of(laws, in_float));
+  if (lead) print(table_of(laws, in_float));
   laws.insert(laws.end(), in_float.begin(), in_float.end());
   if (precision_of(run.train.precision) == DType::bf16) {
     const std::vector<Law> in_bf16 = compare_with_one_rank(small.run, DType::bf16, small_grid, patience);
-    if (lead) say(table_of(in_bf16));
+    if (lead) print(table_of(in_bf16));
     laws.insert(laws.end(), in_bf16.begin(), in_bf16.end());
   }
   const MachineRates rates = measure(small_grid, precision_of(run.train.precision));
-  if (lead) say(text_of(rates, hosts));
+  if (lead) print(text_of(rates, hosts));
   collective_check(grid.world(), [&] { require_all(laws); });
 }
 

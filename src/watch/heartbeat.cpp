@@ -52,16 +52,17 @@ std::string host_name() {
 std::string host_of(const Heartbeat& h) { return text(h.host); }
 bool ended(const Heartbeat& h) { return text(h.phase) == last_phase; }
 
-Heartbeat heartbeat_of(const Identity& who, const ProgressSnapshot& sight, std::int64_t moved, bool alarm) {
+Heartbeat heartbeat_of(const Identity& who, const ProgressSnapshot& snapshot, std::int64_t moved, bool alarm) {
   static const std::string host = host_name();
   Heartbeat h{};
   std::memcpy(h.magic, magic, sizeof h.magic);
   h.rank = who.rank, h.ranks = who.ranks, h.attempt = who.attempt, h.pid = getpid();
-  h.step = sight.step, h.micro = sight.micro, h.progress = sight.progress;
+  h.step = snapshot.step, h.micro = snapshot.micro, h.progress = snapshot.progress;
   h.written = wall_nanoseconds(), h.moved = moved, h.monotonic = nanoseconds<std::chrono::steady_clock>();
-  h.waited = sight.waited, h.worked = sight.worked, h.stepped = sight.stepped, h.loss = sight.loss, h.sent = sight.sent;
-  h.number = sight.number, h.bytes = sight.bytes, h.waiting = sight.waiting, h.alarm = alarm;
-  copy(h.host, host), copy(h.phase, sight.phase), copy(h.task, sight.task), copy(h.channel, sight.channel), copy(h.operation, sight.operation);
+  h.waited = snapshot.waited, h.worked = snapshot.worked, h.stepped = snapshot.stepped, h.loss = snapshot.loss, h.sent = snapshot.sent;
+  h.number = snapshot.number, h.bytes = snapshot.bytes, h.waiting = snapshot.waiting, h.alarm = alarm;
+  copy(h.host, host), copy(h.phase, snapshot.phase), copy(h.task, snapshot.task), copy(h.channel, snapshot.channel),
+      copy(h.operation, snapshot.operation);
   return h;
 }
 

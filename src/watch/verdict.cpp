@@ -10,7 +10,7 @@ namespace gyr {
 
 namespace {
 
-constexpr double shortest_told = 0.1;  // seconds; shorter times are not reported, as they would read as 0.0
+constexpr double shortest_reported = 0.1;  // seconds; shorter times are not reported, as they would read as 0.0
 
 const Heartbeat* record(const std::vector<Heartbeat>& all, int rank) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Heartbeat& h) { return h.rank == rank; });
@@ -52,10 +52,10 @@ Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>
   if (const Heartbeat* h = first_of(
           after, [&](const Heartbeat& r) { return std::find(quiet.begin(), quiet.end(), r.rank) != quiet.end(); }, by_record))
     return named(*h, fmt::format("has written no heartbeat{} (process stopped or dead, or its node is down); last seen at",
-                                 seconds(h->written, now) < shortest_told ? "" : fmt::format(" for {:.1f} s", seconds(h->written, now))));
+                                 seconds(h->written, now) < shortest_reported ? "" : fmt::format(" for {:.1f} s", seconds(h->written, now))));
   if (const Heartbeat* h = first_of(
           after, [](const Heartbeat& r) { return !r.waiting; }, by_move))
-    return named(*h, seconds(h->moved, now) < shortest_told
+    return named(*h, seconds(h->moved, now) < shortest_reported
                          ? "is not waiting and made progress a moment ago, but the other ranks wait for it; it is at"
                          : fmt::format("is not waiting for other ranks and has made no progress for {:.1f} s; it is at", seconds(h->moved, now)));
   const Heartbeat* h = first_of(

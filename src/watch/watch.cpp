@@ -18,7 +18,7 @@ namespace gyr {
 namespace {
 
 // Does not use stdio, because the hanging thread may hold its lock.
-void say(int fd, const std::string& text) { [[maybe_unused]] const ssize_t lost = ::write(fd, text.data(), text.size()); }
+void print(int fd, const std::string& text) { [[maybe_unused]] const ssize_t lost = ::write(fd, text.data(), text.size()); }
 
 void exit_after(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -74,18 +74,18 @@ bool Watch::rest(double seconds) {
 }
 
 void Watch::beat(bool alarm) {
-  const ProgressSnapshot sight = progress_record_.look();
-  if (sight.progress != progress_) progress_ = sight.progress, moved_ = wall_nanoseconds(), moved_at_ = std::chrono::steady_clock::now();
+  const ProgressSnapshot snapshot = progress_record_.look();
+  if (snapshot.progress != progress_) progress_ = snapshot.progress, moved_ = wall_nanoseconds(), moved_at_ = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   if (!file_) return;
-  file_->write(heartbeat_of(who_, sight, moved_, alarm));
+  file_->write(heartbeat_of(who_, snapshot, moved_, alarm));
   if (who_.rank == 0 && ::access(stop_file(output_).c_str(), F_OK) == 0) stop_file_seen_.store(true, std::memory_order_relaxed);
 }
 
 double Watch::limit() {
   const std::lock_guard lock(mutex_);
-  constexpr double beside = 30;  // extra seconds for the query of the scheduler and the second check
-  return settings_.patience + (file_ ? 0 : settings_.lock_patience + beside);
+  constexpr double extra_seconds = 30;  // extra seconds for the query of the scheduler and the second check
+  return settings_.patience + (file_ ? 0 : settings_.lock_patience + extra_seconds);
 }
 
 double Watch::seconds_without_progress() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - moved_at_).count(); }
@@ -117,9 +117,9 @@ void Watch::bark() {
                                      [&](const Heartbeat& h) { return h.alarm && std::find(quiet.begin(), quiet.end(), h.rank) == quiet.end(); });
   if (reporter == after.end() || reporter->rank == who_.rank) {
     const Verdict verdict = judge(before, after);
-    say(2, report(after, verdict, seconds));
+    print(2, report(after, verdict, seconds));
     if (!output_.empty()) write_outcome(output_, {"hung", int(Exit::again), here.step, verdict.rank, verdict.text});
-    say(1, last_line(Exit::again) + "\n");
+    print(1, last_line(Exit::again) + "\n");
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // launchers drop output that they have not forwarded when a job is aborted
     std::thread(exit_after, 2.0).detach();                        // exits in case the launcher cannot be reached
     end_job_(int(Exit::again));

@@ -27,10 +27,10 @@ constexpr Launcher hydra{"the mpiexec of MPICH or Intel MPI, or srun --mpi=pmi2,
 constexpr Launcher launchers[] = {hydra, open_mpi, mvapich, srun, pmix};
 
 #ifdef OPEN_MPI
-constexpr const Launcher& own = open_mpi;
+constexpr const Launcher& linked_launcher = open_mpi;
 constexpr const char *library = "Open MPI", *remedy = "the mpiexec of Open MPI, or with srun --mpi=pmix";
 #else
-constexpr const Launcher& own = hydra;
+constexpr const Launcher& linked_launcher = hydra;
 constexpr const char *library = "MPICH", *remedy = "mpiexec.hydra, or with srun --mpi=pmi2";
 #endif
 
@@ -58,7 +58,7 @@ bool is_launched() {
 }
 
 void require_own_launcher(int ranks) {
-  if (ranks > 1 || number_in(own.size) == 1) return;
+  if (ranks > 1 || number_in(linked_launcher.size) == 1) return;
   for (const Launcher& l : launchers) {
     // Batch scripts inherit SLURM_PROCID=0 and have no step. The shell that salloc opens runs in a step whose reserved
     // number does not fit an int.

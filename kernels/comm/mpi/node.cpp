@@ -26,7 +26,7 @@ MPI_Comm node_of(MPI_Comm comm) {
 }
 
 Crowd machine_load_of(MPI_Comm world, int threads) {
-  struct Share {
+  struct NodeMemory {
     int threads;
     cpu_set_t cores;
   };
@@ -34,19 +34,19 @@ Crowd machine_load_of(MPI_Comm world, int threads) {
   int ranks = 1, place = 0;
   MPI_Comm_size(node, &ranks);
   MPI_Comm_rank(node, &place);
-  Share mine{threads, {}};
+  NodeMemory mine{threads, {}};
   sched_getaffinity(0, sizeof mine.cores, &mine.cores);
-  std::vector<Share> all(ranks);
+  std::vector<NodeMemory> all(ranks);
   MPI_Allgather(&mine, int(sizeof mine), MPI_BYTE, all.data(), int(sizeof mine), MPI_BYTE, node);
   MPI_Comm_free(&node);
   Crowd crowd{ranks, 0, 0, CPU_COUNT(&mine.cores), place};
   cpu_set_t cores;  // union over all ranks, because each may be bound to its own cores
   CPU_ZERO(&cores);
-  for (const Share& s : all) crowd.threads += s.threads, CPU_OR(&cores, &cores, &s.cores);
+  for (const NodeMemory& s : all) crowd.threads += s.threads, CPU_OR(&cores, &cores, &s.cores);
   crowd.cores = CPU_COUNT(&cores);
   return crowd;
 }
 
-int Crowd::cores_each() const { return std::max(1, std::min(own, cores / ranks)); }
+int Crowd::cores_each() const { return std::max(1, std::min(cores_of_process, cores / ranks)); }
 
 }  // namespace gyr

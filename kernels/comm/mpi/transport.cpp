@@ -104,9 +104,9 @@ class MpiTransport final : public Transport {
     const Ticket ticket = in_flight_.next();
     InFlight& in_flight = in_flight_[ticket];
     in_flight.table = std::move(table);
-    const int* numbers = in_flight.table.data();
-    MPI_Ialltoallv(data, numbers, numbers + size_, mpi(type), received, numbers + 2 * size_, numbers + 3 * size_, mpi(type), comm_,
-                   &in_flight.parts.emplace_back());
+    const int* counts_and_offsets = in_flight.table.data();
+    MPI_Ialltoallv(data, counts_and_offsets, counts_and_offsets + size_, mpi(type), received, counts_and_offsets + 2 * size_,
+                   counts_and_offsets + 3 * size_, mpi(type), comm_, &in_flight.parts.emplace_back());
     return ticket;
   }
   Ticket shift(const void* data, Index count, int to, void* received, Index received_count, int from, DType type, int tag) override {

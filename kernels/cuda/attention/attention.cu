@@ -260,7 +260,7 @@ GYR_KERNEL delta_kernel(int heads, Index width, Global<const T> dout, Global<con
     const int r = int(task) / heads, h = int(task) - r * heads;
     A sum = 0;
     each_column<N>(width, [&](Index c) {
-      const auto d = dout.template load_numbers<N>(r, h * width + c), v = out.template load_numbers<N>(r, h * width + c);
+      const auto d = dout.template load_values<N>(r, h * width + c), v = out.template load_values<N>(r, h * width + c);
       for (int i = 0; i < N; ++i) sum += d.at[i] * v.at[i];
     });
     sum = warp_sum(sum);
@@ -312,16 +312,16 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const
   const bool fresh = carry == Carry::fresh;
   const double each = 2.0 * double(shape.head_dim + shape.v_head_dim) + (scores.cap > 0 ? 7 : 4) + (scores.bias ? 1 : 0);
   const Heads heads(shape, mask);
-  const auto attend_by_own = [&] { attend<T>(dev, heads, scores, {scores.bias.values, scores.bias, mask}, q, k, v, fresh, state); };
+  const auto attend_without_cudnn = [&] { attend<T>(dev, heads, scores, {scores.bias.values, scores.bias, mask}, q, k, v, fresh, state); };
   const auto announced = [&] { return dev.launch("attention", each * pairs(shape, mask), bytes<T>(shape, fresh ? 1 : 2)); };
   if constexpr (std::is_same_v<T, bf16>)
     if (const auto described = fresh ? fused_attention(shape, mask, scores, q, k, v) : std::nullopt) {
       const FusedForwardCall by_cudnn(dev.scratch, *described);
       if (const auto run = announced())
-        if (!by_cudnn.run(dev, q, k, v, state)) attend_by_own();
+        if (!by_cudnn.run(dev, q, k, v, state)) attend_without_cudnn();
       return;
     }
-  if (const auto run = announced()) attend_by_own();
+  if (const auto run = announced()) attend_without_cudnn();
 }
 
 template <class A>

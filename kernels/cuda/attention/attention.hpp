@@ -12,17 +12,17 @@ inline constexpr int parts = 8;  // maximum number of 32-column parts of a head;
 
 inline cuda::Grid grid_of_warps(Index tasks) { return {std::min(cuda::ceil_div(tasks, cuda::usual_warps), cuda::most_blocks), cuda::usual_threads}; }
 
-// Rows of a KV cache that the single new query of a sequence sees, which has `before` earlier tokens. up_to_own: the
+// Rows of a KV cache that the single new query of a sequence sees, which has `before` earlier tokens. up_to_query: the
 // cache holds all tokens, and the rows up to the query's own are visible. older, newer: the cache is a ring buffer of
 // `held` rows; older rows were written in the previous round, newer rows in the current one.
-enum class CachedRows { up_to_own, older, newer };
+enum class CachedRows { up_to_query, older, newer };
 struct VisibleRows {
   Index first, last;
   Index count() const { return last > first ? last - first : 0; }
 };
 GYR_FUNCTION VisibleRows visible_rows(CachedRows which, Index before, Index held) {
   switch (which) {
-    case CachedRows::up_to_own: return {0, before + 1};
+    case CachedRows::up_to_query: return {0, before + 1};
     case CachedRows::older: return {before % held, before < held ? 0 : held};
     case CachedRows::newer: return {0, before % held};
   }
@@ -37,7 +37,7 @@ struct Heads {
   Index first_query, first_key, first_sequence;       // offsets of this call's first query, key and sequence in the dropout counter
   // number of tokens of each sequence before its one query, if the keys are in a KV cache; otherwise null
   cuda::Global<const std::int32_t> before = {};
-  CachedRows cached = CachedRows::up_to_own;
+  CachedRows cached = CachedRows::up_to_query;
 
   Heads(const AttentionShape& s, const Mask& m)
       : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),

@@ -2,7 +2,7 @@
 // Attention gradients in bf16 on tensor cores (mma.sync). A block owns 64 tokens of a head, 16 for each of its four warps. It loops over
 // tiles of the other tokens that its own tokens see, or that see them. These tiles pass through a two-stage buffer: cp.async loads the
 // next tile while the block computes with the current one. The same code yields two kernels:
-//             own x1, x2    others y1, y2    gradients
+//             block x1, x2  step y1, y2      gradients
 //   queries   q, dout       k, v             dq += scale ds k
 //   keys      k, v          q, dout          dk += scale ds' q,  dv += p' dout     over all query heads of the key head, in order
 // p = exp(S - lse), S = scale x1 y1' (soft-capped if there is a cap) and ds = p (x2 y2' - delta) (1 - (S / cap)^2). Both stay in the
@@ -21,7 +21,7 @@ namespace {
 template <int W, bool of_keys>
 struct Gradient {
   static constexpr int step = W <= 64 ? 64 : 32;  // tokens per tile of the other operand; 32 for wide heads, so that two blocks fit on an SM
-  static constexpr int other_bytes = Tile<W, step>::bytes, stats_at = 2 * Tile<W>::bytes + 4 * other_bytes;
+  static constexpr int step_bytes = Tile<W, step>::bytes, stats_at = 2 * Tile<W>::bytes + 4 * step_bytes;
   static constexpr int stat_bytes = step * int(sizeof(Stat)), draws_at = stats_at + (of_keys ? 2 * stat_bytes : 0);
   // Dropout's random-number state is in shared memory, because registers are scarce.
   static constexpr int shared_bytes(bool drops) { return draws_at + (drops ? int(sizeof(Draws)) : 0); }
@@ -39,19 +39,19 @@ struct Gradient {
   int head, first, end;  // tokens [first, end) of the sequence, which this block owns
   int part, heads, parts;  // index of this block's part of the query heads, query heads per part, number of parts
   Bounds all, bounds[2];  // token ranges of the other operand: of the block, and of this lane's two rows
-  Stat own_stat[2];  // log-sum-exp and delta of this lane's two rows, if the block owns queries
+  Stat row_stat[2];  // log-sum-exp and delta of this lane's two rows, if the block owns queries
 
   GYR_DEVICE Gradient(const Heads& s, const Inputs& in, Index parts, Index block)
       : s(s), in(in), heads(of_keys ? int(s.group() / parts) : 1), parts(int(parts)) {
-    const Index tokens = of_keys ? s.keys : s.queries, own_heads = of_keys ? s.num_kv_heads : s.num_heads, tiles = ceil_div(tokens, tile);
-    const Index at = block / (s.batch * own_heads * parts), rest = block % (s.batch * own_heads * parts);
-    b = rest / (own_heads * parts), head = int(rest / parts % own_heads), part = int(rest % parts);
+    const Index tokens = of_keys ? s.keys : s.queries, block_heads = of_keys ? s.num_kv_heads : s.num_heads, tiles = ceil_div(tokens, tile);
+    const Index at = block / (s.batch * block_heads * parts), rest = block % (s.batch * block_heads * parts);
+    b = rest / (block_heads * parts), head = int(rest / parts % block_heads), part = int(rest % parts);
     first = int(of_keys ? at : tiles - 1 - at) * tile;  // blocks with the most visible keys start first
     end = first + tile < tokens ? first + tile : int(tokens);
     all = {bounds_of(first).from, bounds_of(end - 1).to};
     for (int h = 0; h < 2; ++h) {
       bounds[h] = bounds_of(mine(h));
-      if (!of_keys) own_stat[h] = stat_of(in, b * s.queries + mine(h), head);
+      if (!of_keys) row_stat[h] = stat_of(in, b * s.queries + mine(h), head);
     }
   }
   GYR_DEVICE Bounds bounds_of(Index i) const { return of_keys ? queries_of(s, b, i) : keys_of(s, b, i); }
@@ -59,14 +59,14 @@ struct Gradient {
   GYR_DEVICE int row(int h) const { return first + warp() * 16 + lane() / quads + h * 8; }
   GYR_DEVICE int mine(int h) const { return row(h) < end ? row(h) : end - 1; }
 
-  GYR_DEVICE static Shared<bf16> own(int i) { return Shared<bf16>(i * Tile<W>::bytes); }
-  GYR_DEVICE static Shared<bf16> other(int i, int turn) { return Shared<bf16>(2 * Tile<W>::bytes + (2 * turn + i) * other_bytes); }
+  GYR_DEVICE static Shared<bf16> block_tile(int i) { return Shared<bf16>(i * Tile<W>::bytes); }
+  GYR_DEVICE static Shared<bf16> step_tile(int i, int stage) { return Shared<bf16>(2 * Tile<W>::bytes + (2 * stage + i) * step_bytes); }
 
   GYR_DEVICE Place begin() const { return {of_keys ? (head * parts + part) * heads : head, all.from}; }
   GYR_DEVICE bool inside(const Place& p) const { return p.head < begin().head + heads; }
   GYR_DEVICE Place next(const Place& p) const { return p.first + step < all.to ? Place{p.head, p.first + step} : Place{p.head + 1, all.from}; }
   // True if any row of this warp has a visible pair with the tile.
-  GYR_DEVICE bool meets(const Place& p) const {
+  GYR_DEVICE bool overlaps(const Place& p) const {
     return first + warp() * 16 < end && ballot(bounds[0].from < p.first + step && p.first < bounds[1].to) != 0;
   }
 
@@ -80,13 +80,13 @@ struct Gradient {
     fetch<W, rows>(in.k, b * s.keys + j, (b + 1) * s.keys, kv_head * s.head_dim, s.head_dim, k);
     fetch<W, rows>(in.v, b * s.keys + j, (b + 1) * s.keys, kv_head * s.v_head_dim, s.v_head_dim, v);
   }
-  GYR_DEVICE void fetch_own() const {
-    if (of_keys) fetch_keys<tile>(first, head, own(0), own(1));
-    else fetch_queries<tile>(first, head, own(0), own(1));
+  GYR_DEVICE void fetch_block_tiles() const {
+    if (of_keys) fetch_keys<tile>(first, head, block_tile(0), block_tile(1));
+    else fetch_queries<tile>(first, head, block_tile(0), block_tile(1));
   }
-  GYR_DEVICE void fetch_others(const Place& p, int turn) const {
-    if (of_keys) fetch_queries<step>(p.first, p.head, other(0, turn), other(1, turn));
-    else fetch_keys<step>(p.first, p.head / s.group(), other(0, turn), other(1, turn));
+  GYR_DEVICE void fetch_step_tiles(const Place& p, int stage) const {
+    if (of_keys) fetch_queries<step>(p.first, p.head, step_tile(0, stage), step_tile(1, stage));
+    else fetch_keys<step>(p.first, p.head / s.group(), step_tile(0, stage), step_tile(1, stage));
   }
   // Log-sum-exp and delta of the query that this thread loads for the tile of other tokens (zeros if other tokens are
   // keys).
@@ -95,29 +95,30 @@ struct Gradient {
     if (!of_keys || thread_index() >= step) return {};
     return stat_of(in, b * s.queries + (i < s.queries ? i : s.queries - 1), p.head);
   }
-  GYR_DEVICE void store_stat(const Stat& x, int turn) const {
-    if (of_keys && thread_index() < step) Shared<Stat>(stats_at + turn * stat_bytes).store(thread_index(), x);
+  GYR_DEVICE void store_stat(const Stat& x, int stage) const {
+    if (of_keys && thread_index() < step) Shared<Stat>(stats_at + stage * stat_bytes).store(thread_index(), x);
   }
 
   // Dropout factor of the attention weight between this lane's row h and the other token in `column` of the tile.
   GYR_DEVICE float weight_left(const Dropout& dropout, const Draws& draws, const Place& p, int h, int column) const {
-    const int own = row(h), other = p.first + column;
-    return of_keys ? s.template kept<float>(dropout, draws, p.head, other, own) : s.template kept<float>(dropout, draws, head, own, other);
+    const int block_tile = row(h), other = p.first + column;
+    return of_keys ? s.template kept<float>(dropout, draws, p.head, other, block_tile)
+                   : s.template kept<float>(dropout, draws, head, block_tile, other);
   }
 
   // In place: scores become p times the dropout factor, and slopes (dp) become ds.
   template <bool caps, bool drops>
-  GYR_DEVICE void weigh(const ScoreOf<float>& score_of, const Place& p, int turn, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
-    const Shared<Pack<float, 4>> others(stats_at + turn * stat_bytes);
+  GYR_DEVICE void weigh(const ScoreOf<float>& score_of, const Place& p, int stage, FragmentD (&score)[step / 8], FragmentD (&slope)[step / 8]) const {
+    const Shared<Pack<float, 4>> stats(stats_at + stage * stat_bytes);
     GYR_UNROLL
     for (int n = 0; n < step / 8; ++n) {
       const int column = n * 8 + lane() % quads * 2;
       Pack<float, 4> stat = {};
-      if constexpr (of_keys) stat = others.load(column / 2);
+      if constexpr (of_keys) stat = stats.load(column / 2);
       GYR_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int h = i / 2, c = i % 2;
-        const float lse = of_keys ? stat.at[2 * c] : own_stat[h].at[0], delta = of_keys ? stat.at[2 * c + 1] : own_stat[h].at[1];
+        const float lse = of_keys ? stat.at[2 * c] : row_stat[h].at[0], delta = of_keys ? stat.at[2 * c + 1] : row_stat[h].at[1];
         float& w = score[n].at[i];
         const float s = score_of.template of<caps>(w);
         w = exp2(s - lse);
@@ -145,11 +146,11 @@ struct Gradient {
 
 // A fragments of own tokens: kept in registers, or loaded again from shared memory at every use.
 template <int W, bool kept>
-struct Own {
+struct BlockOperand {
   Shared<bf16> from;
   FragmentA at[kept ? W / 16 : 1];
 
-  GYR_DEVICE explicit Own(const Shared<bf16>& from) : from(from) {
+  GYR_DEVICE explicit BlockOperand(const Shared<bf16>& from) : from(from) {
     if constexpr (kept) {
       GYR_UNROLL
       for (int c = 0; c < W; c += 16) at[c / 16] = left_of<W>(from, c);
@@ -166,8 +167,8 @@ template <bool caps, bool drops, int W, bool of_keys, int F>
 GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score_of, FragmentD (&sum1)[1][W / 8], FragmentD (&sum2)[1][F]) {
   using G = Gradient<W, of_keys>;
   typename G::Place here = of.begin();
-  of.fetch_own();
-  of.fetch_others(here, 0);
+  of.fetch_block_tiles();
+  of.fetch_step_tiles(here, 0);
   commit_copies();
   of.store_stat(of.load_stat(here), 0);
   if constexpr (drops)
@@ -175,23 +176,23 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score
   wait_copies<0>();
   sync_block();
 
-  const Own<W, G::kept(drops)> x1(G::own(0)), x2(G::own(1));
-  for (int turn = 0;; turn = 1 - turn) {
+  const BlockOperand<W, G::kept(drops)> x1(G::block_tile(0)), x2(G::block_tile(1));
+  for (int stage = 0;; stage = 1 - stage) {
     const typename G::Place next = of.next(here);
     const bool more = of.inside(next);
     Stat stat = {};
-    if (more) of.fetch_others(next, 1 - turn), stat = of.load_stat(next);
+    if (more) of.fetch_step_tiles(next, 1 - stage), stat = of.load_stat(next);
     commit_copies();
-    if (of.meets(here)) {
+    if (of.overlaps(here)) {
       FragmentD score[1][G::step / 8] = {}, slope[1][G::step / 8] = {};
-      add_by_rows<W>(x1, G::other(0, turn), score);
-      add_by_rows<W>(x2, G::other(1, turn), slope);
-      of.template weigh<caps, drops>(score_of, here, turn, score[0], slope[0]);
-      if constexpr (of_keys) add_by_columns<W>(score, G::other(1, turn), sum2);
-      add_by_columns<W>(slope, G::other(0, turn), sum1);
+      add_by_rows<W>(x1, G::step_tile(0, stage), score);
+      add_by_rows<W>(x2, G::step_tile(1, stage), slope);
+      of.template weigh<caps, drops>(score_of, here, stage, score[0], slope[0]);
+      if constexpr (of_keys) add_by_columns<W>(score, G::step_tile(1, stage), sum2);
+      add_by_columns<W>(slope, G::step_tile(0, stage), sum1);
     }
     if (!more) return;
-    of.store_stat(stat, 1 - turn);
+    of.store_stat(stat, 1 - stage);
     wait_copies<0>();
     sync_block();
     here = next;
@@ -237,19 +238,19 @@ template <int W>
 void gradients(Device& dev, const Heads& s, const ScoreRule& scores, const Inputs& in, const KeyGradientParts& parts, const Global<float>& dq,
                const Global<float>& dk, const Global<float>& dv) {
   const Index blocks = s.batch * s.num_kv_heads * ceil_div(s.keys, tile) * parts.count;
-  const bool whole = parts.count == 1;
+  const bool unsplit = parts.count == 1;
   const ScoreOf<float> score_of(scores, log2_e);
   if (scores.cap == 0 && !scores.dropout.drops() && uses_wgmma())
-    attention_gradients_by_warpgroups(dev, s, scores.scale, in, parts.count, dq, whole ? dk : Global<float>(parts.dk),
-                                      whole ? dv : Global<float>(parts.dv));
+    attention_gradients_by_warpgroups(dev, s, scores.scale, in, parts.count, dq, unsplit ? dk : Global<float>(parts.dk),
+                                      unsplit ? dv : Global<float>(parts.dv));
   else
     with_rule(scores, [&](auto caps, auto drops) {
       launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, tile), threads, Gradient<W, false>::shared_bytes(drops())},
              gradient_of_queries_kernel<W, caps(), drops()>, s, float(scores.scale), score_of, in, dq);
       launch(dev, "attention_backward", {blocks, threads, Gradient<W, true>::shared_bytes(drops())}, gradient_of_keys_kernel<W, caps(), drops()>, s,
-             float(scores.scale), score_of, in, parts.count, whole ? dk : Global<float>(parts.dk), whole ? dv : Global<float>(parts.dv));
+             float(scores.scale), score_of, in, parts.count, unsplit ? dk : Global<float>(parts.dk), unsplit ? dv : Global<float>(parts.dv));
     });
-  if (whole) return;
+  if (unsplit) return;
   const auto add = [&](const Global<const float>& partial, const Global<float>& x) {
     with_packs<float>([&](auto n) { launch(dev, "attention_backward", grid_of_rows(x), add_parts_kernel<n()>, parts.count, partial, x); }, partial,
                       x);

@@ -14,7 +14,7 @@ using namespace by_tensor_cores;
 
 namespace {
 
-constexpr int groups = 2, group_rows = 64, own_rows = groups * group_rows;
+constexpr int groups = 2, group_rows = 64, block_rows = groups * group_rows;
 constexpr int all_threads = (1 + groups) * group_threads;
 // Registers per thread of the producer and of the consumers (setmaxnreg). A block starts with 168 registers per thread.
 constexpr int producer_registers = 56, consumer_registers = 224;
@@ -25,7 +25,7 @@ static_assert(producer_registers + groups * consumer_registers <= (1 + groups) *
 constexpr int most_places = 4;
 GYR_FUNCTION constexpr int full(int place, int group) { return 1 + groups * place + group; }
 GYR_FUNCTION constexpr int empty(int place) { return 1 + groups * most_places + place; }
-constexpr int own_ready = 1 + (groups + 1) * most_places;
+constexpr int block_tiles_ready = 1 + (groups + 1) * most_places;
 constexpr int computing = groups * group_threads, full_threads = 2 * warp_size + group_threads;
 [[maybe_unused]] constexpr int empty_threads = 2 * warp_size + computing;
 
@@ -33,9 +33,9 @@ template <int W, bool of_keys>
 struct Gradient {
   // tokens per tile of the other operand, and stages of the buffer
   static constexpr int step = of_keys ? 64 : 128, places = of_keys ? most_places : 2;
-  using Own = GroupTile<W, own_rows>;
-  using Other = GroupTile<W, step>;
-  static constexpr int stats_at = 2 * Own::bytes + 2 * places * Other::bytes, stat_bytes = step * int(sizeof(Stat));
+  using BlockTile = GroupTile<W, block_rows>;
+  using StepTile = GroupTile<W, step>;
+  static constexpr int stats_at = 2 * BlockTile::bytes + 2 * places * StepTile::bytes, stat_bytes = step * int(sizeof(Stat));
   static constexpr int shared_bytes = stats_at + (of_keys ? places * stat_bytes : 0);
 
   // Tile of other tokens (keys if the block owns queries, else queries): starts at token `first` of query head `head`.
@@ -51,19 +51,19 @@ struct Gradient {
   Bounds all;  // range of the other operand's tokens with a visible pair in this block
 
   GYR_DEVICE Gradient(const Heads& s, const Inputs& in, int parts, int block) : s(s), in(in) {
-    const int own_heads = int(of_keys ? s.num_kv_heads : s.num_heads), group = int(s.num_heads) / int(s.num_kv_heads);
-    const int tokens = int(of_keys ? s.keys : s.queries), tiles = int(ceil_div(tokens, own_rows));
-    const int at = block / (int(s.batch) * own_heads * parts), rest = block % (int(s.batch) * own_heads * parts);
-    b = rest / (own_heads * parts), head = rest / parts % own_heads, part = rest % parts;
+    const int block_heads = int(of_keys ? s.num_kv_heads : s.num_heads), group = int(s.num_heads) / int(s.num_kv_heads);
+    const int tokens = int(of_keys ? s.keys : s.queries), tiles = int(ceil_div(tokens, block_rows));
+    const int at = block / (int(s.batch) * block_heads * parts), rest = block % (int(s.batch) * block_heads * parts);
+    b = rest / (block_heads * parts), head = rest / parts % block_heads, part = rest % parts;
     heads = of_keys ? group / parts : 1, first_head = of_keys ? head * group + part * heads : head;
-    first = (of_keys ? at : tiles - 1 - at) * own_rows;  // blocks with the most visible keys start first
-    end = first + own_rows < tokens ? first + own_rows : tokens;
+    first = (of_keys ? at : tiles - 1 - at) * block_rows;  // blocks with the most visible keys start first
+    end = first + block_rows < tokens ? first + block_rows : tokens;
     all = {bounds_of(first).from, bounds_of(end - 1).to};
   }
   GYR_DEVICE Bounds bounds_of(int i) const { return of_keys ? queries_of(s, b, i) : keys_of(s, b, i); }
 
-  GYR_DEVICE static Own own(int i) { return Own(i * Own::bytes); }
-  GYR_DEVICE static Other other(int i, int place) { return Other(2 * Own::bytes + (2 * place + i) * Other::bytes); }
+  GYR_DEVICE static BlockTile block_tile(int i) { return BlockTile(i * BlockTile::bytes); }
+  GYR_DEVICE static StepTile step_tile(int i, int place) { return StepTile(2 * BlockTile::bytes + (2 * place + i) * StepTile::bytes); }
   GYR_DEVICE static Shared<Stat> stats(int place) { return Shared<Stat>(stats_at + place * stat_bytes); }
 
   GYR_DEVICE int tiles() const { return all.from < all.to ? heads * int(ceil_div(all.to - all.from, step)) : 0; }
@@ -83,12 +83,12 @@ struct Gradient {
   // Producer: one warp loads every second tile of y1 (i = 0) or y2 (i = 1).
   template <int i>
   GYR_DEVICE void load_tile() const {
-    const int turn = warp() / 2, count = tiles(), kv_group = int(s.num_heads) / int(s.num_kv_heads);
-    Place p = turn > 0 ? next(begin()) : begin();
-    for (int t = turn; t < count; t += 2, p = next(next(p))) {
+    const int parity = warp() / 2, count = tiles(), kv_group = int(s.num_heads) / int(s.num_kv_heads);
+    Place p = parity > 0 ? next(begin()) : begin();
+    for (int t = parity; t < count; t += 2, p = next(next(p))) {
       const int place = t % places;
       if (t >= places) sync_named_barrier(empty(place), empty_threads);
-      fetch_tokens<i, of_keys, step, warp_size>(p.first, of_keys ? p.head : p.head / kv_group, other(i, place), 0, lane());
+      fetch_tokens<i, of_keys, step, warp_size>(p.first, of_keys ? p.head : p.head / kv_group, step_tile(i, place), 0, lane());
       commit_copies();
       if constexpr (of_keys && i == 0) {
         for (int n = lane(); n < step; n += warp_size) {
@@ -112,7 +112,7 @@ struct Tokens {
   float scale;  // softmax scale times log2 e
   int group, first, end, head;
   Bounds any, bounds[2];  // token ranges of the other operand: of the warpgroup, and of this lane's two rows
-  Stat own_stat[2];  // log-sum-exp and delta of this lane's two rows, if the block owns queries
+  Stat row_stat[2];  // log-sum-exp and delta of this lane's two rows, if the block owns queries
 
   GYR_DEVICE Tokens(const G& of, float scale, int group)
       : of(of), scale(scale), group(group), first(of.first + group * group_rows), end(of.end), head(of.head) {
@@ -122,20 +122,20 @@ struct Tokens {
     for (int h = 0; h < 2; ++h) {
       const int mine = row(h) < end ? row(h) : end - 1;  // the last own token, if the row is beyond the end
       bounds[h] = of.bounds_of(mine);
-      if (!of_keys) own_stat[h] = stat_of(of.in, of.b * of.s.queries + mine, head);
+      if (!of_keys) row_stat[h] = stat_of(of.in, of.b * of.s.queries + mine, head);
     }
   }
   GYR_DEVICE int row(int h) const { return first + warp() % (group_threads / warp_size) * 16 + lane() / quads + h * 8; }
-  GYR_DEVICE bool meets(const typename G::Place& p) const { return any.from < p.first + G::step && p.first < any.to; }
+  GYR_DEVICE bool overlaps(const typename G::Place& p) const { return any.from < p.first + G::step && p.first < any.to; }
 
-  GYR_DEVICE void fetch_own() const {
+  GYR_DEVICE void fetch_block_tiles() const {
     const int t = thread_index() % group_threads;
-    of.template fetch_tokens<0, !of_keys, group_rows, group_threads>(first, head, G::own(0), group * group_rows, t);
-    of.template fetch_tokens<1, !of_keys, group_rows, group_threads>(first, head, G::own(1), group * group_rows, t);
+    of.template fetch_tokens<0, !of_keys, group_rows, group_threads>(first, head, G::block_tile(0), group * group_rows, t);
+    of.template fetch_tokens<1, !of_keys, group_rows, group_threads>(first, head, G::block_tile(1), group * group_rows, t);
     commit_copies();
     wait_copies<0>();
     fence_async_proxy();
-    sync_named_barrier(own_ready, computing);
+    sync_named_barrier(block_tiles_ready, computing);
   }
 
   // Log-sum-exp and delta of the two queries in this lane's neighbouring columns of block n of the tile.
@@ -149,7 +149,7 @@ struct Tokens {
       Pack<float, 4> stat = {};
       if constexpr (of_keys) stat = stats_of(place, n);
       GYR_UNROLL
-      for (int i = 0; i < 4; ++i) score[n].at[i] = exp2(score[n].at[i] * scale - (of_keys ? stat.at[i % 2 * 2] : own_stat[i / 2].at[0]));
+      for (int i = 0; i < 4; ++i) score[n].at[i] = exp2(score[n].at[i] * scale - (of_keys ? stat.at[i % 2 * 2] : row_stat[i / 2].at[0]));
     }
   }
   // In place: slope, which holds dp = dO V', becomes ds = p (dp - delta).
@@ -159,7 +159,7 @@ struct Tokens {
       Pack<float, 4> stat = {};
       if constexpr (of_keys) stat = stats_of(place, n);
       GYR_UNROLL
-      for (int i = 0; i < 4; ++i) slope[n].at[i] = p[n].at[i] * (slope[n].at[i] - (of_keys ? stat.at[i % 2 * 2 + 1] : own_stat[i / 2].at[1]));
+      for (int i = 0; i < 4; ++i) slope[n].at[i] = p[n].at[i] * (slope[n].at[i] - (of_keys ? stat.at[i % 2 * 2 + 1] : row_stat[i / 2].at[1]));
     }
   }
   // Sets x to zero for pairs that the mask hides.
@@ -183,22 +183,22 @@ struct Tokens {
     for (int t = 0; t < count; ++t, here = of.next(here)) {
       const int place = t % G::places;
       sync_named_barrier(full(place, group), full_threads);
-      if (meets(here)) add(here, place, sum1, sum2);
+      if (overlaps(here)) add(here, place, sum1, sum2);
       if (t + G::places < count) arrive_at_barrier(empty(place), empty_threads);
     }
   }
 
   template <int F>
   GYR_DEVICE void add(const typename G::Place& here, int place, FragmentD (&sum1)[W / 8], FragmentD (&sum2)[F]) const {
-    using Own = typename G::Own;
-    using Other = typename G::Other;
-    const Other y1 = G::other(0, place), y2 = G::other(1, place);
+    using BlockTile = typename G::BlockTile;
+    using StepTile = typename G::StepTile;
+    const StepTile y1 = G::step_tile(0, place), y2 = G::step_tile(1, place);
     Scores score = {}, ds = {};
     FragmentA p[G::step / 16], left[G::step / 16];
     fence_wgmma(score, ds);
-    multiply_rows<W, Own, Other>(G::own(0).by_rows(group * group_rows), y1.by_rows(), score);
+    multiply_rows<W, BlockTile, StepTile>(G::block_tile(0).by_rows(group * group_rows), y1.by_rows(), score);
     commit_wgmma();
-    multiply_rows<W, Own, Other>(G::own(1).by_rows(group * group_rows), y2.by_rows(), ds);
+    multiply_rows<W, BlockTile, StepTile>(G::block_tile(1).by_rows(group * group_rows), y2.by_rows(), ds);
     commit_wgmma();
     wait_wgmma<1>(score);
     weigh(place, score);
@@ -206,7 +206,7 @@ struct Tokens {
     if constexpr (of_keys) {
       round(score, p);
       fence_wgmma(sum2, p);
-      add_columns<Other>(p, y2.by_columns(), sum2);
+      add_columns<StepTile>(p, y2.by_columns(), sum2);
       commit_wgmma();
       wait_wgmma<1>(ds);
     } else {
@@ -216,7 +216,7 @@ struct Tokens {
     hide(here, ds);
     round(ds, left);
     fence_wgmma(sum1, left);
-    add_columns<Other>(left, y1.by_columns(), sum1);
+    add_columns<StepTile>(left, y1.by_columns(), sum1);
     commit_wgmma();
     if constexpr (of_keys) wait_wgmma<0>(sum1, left, sum2, p);
     else wait_wgmma<0>(sum1, left);
@@ -239,7 +239,7 @@ gradient_of_queries_kernel(Heads s, float scale, Inputs in, Global<float> dq) {
       const Tokens<W, false> tokens(of, scale * log2_e, role - 1);
       FragmentD sum[1][W / 8] = {}, none[1] = {};
       if (of.all.from >= of.all.to) return;
-      tokens.fetch_own();
+      tokens.fetch_block_tiles();
       tokens.walk(sum[0], none);
       store<W>(dq, true, tokens, of.b * s.queries, s.head_dim, scale, sum);
     }
@@ -263,7 +263,7 @@ gradient_of_keys_kernel(Heads s, float scale, Inputs in, int parts, Global<float
       const Tokens<W, true> tokens(of, scale * log2_e, role - 1);
       FragmentD key_sum[1][W / 8] = {}, value_sum[1][W / 8] = {};
       if (of.all.from < of.all.to) {
-        tokens.fetch_own();
+        tokens.fetch_block_tiles();
         tokens.walk(key_sum[0], value_sum[0]);
       }
       const Index first_row = (of.part * s.batch + of.b) * s.keys;
@@ -276,9 +276,9 @@ gradient_of_keys_kernel(Heads s, float scale, Inputs in, int parts, Global<float
 template <int W>
 void gradients(Device& dev, const Heads& s, float scale, const Inputs& in, Index parts, const Global<float>& dq, const Global<float>& dk,
                const Global<float>& dv) {
-  launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, own_rows), all_threads, Gradient<W, false>::shared_bytes},
+  launch(dev, "attention_backward", {s.batch * s.num_heads * ceil_div(s.queries, block_rows), all_threads, Gradient<W, false>::shared_bytes},
          gradient_of_queries_kernel<W>, s, scale, in, dq);
-  launch(dev, "attention_backward", {s.batch * s.num_kv_heads * ceil_div(s.keys, own_rows) * parts, all_threads, Gradient<W, true>::shared_bytes},
+  launch(dev, "attention_backward", {s.batch * s.num_kv_heads * ceil_div(s.keys, block_rows) * parts, all_threads, Gradient<W, true>::shared_bytes},
          gradient_of_keys_kernel<W>, s, scale, in, int(parts), dk, dv);
 }
 

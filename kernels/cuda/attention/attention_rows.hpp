@@ -49,7 +49,7 @@ struct Rows {
     }
   }
   // The tile of `keys` keys from first_key on: visible to any row; visible to all rows.
-  GYR_DEVICE bool meets(int first_key, int keys) const { return first_key < to && from < first_key + keys; }
+  GYR_DEVICE bool overlaps(int first_key, int keys) const { return first_key < to && from < first_key + keys; }
   GYR_DEVICE bool sees_all(int first_key, int keys) const { return all_from <= first_key && first_key + keys <= all_to; }
 };
 

@@ -63,27 +63,27 @@ GYR_DEVICE void drop_weights(const Heads& s, const Dropout& dropout, const Draws
 
 template <int W, int R>
 struct Places {
-  static constexpr int own = 4 * 16 * R, bytes = Tile<W, own>::bytes + 4 * Tile<W>::bytes;
+  static constexpr int q_tile = 4 * 16 * R, bytes = Tile<W, q_tile>::bytes + 4 * Tile<W>::bytes;
   GYR_DEVICE static Shared<bf16> queries() { return Shared<bf16>(0); }
-  GYR_DEVICE static Shared<bf16> keys(int turn) { return Shared<bf16>(Tile<W, own>::bytes + turn * Tile<W>::bytes); }
-  GYR_DEVICE static Shared<bf16> values(int turn) { return keys(2 + turn); }
+  GYR_DEVICE static Shared<bf16> keys(int stage) { return Shared<bf16>(Tile<W, q_tile>::bytes + stage * Tile<W>::bytes); }
+  GYR_DEVICE static Shared<bf16> values(int stage) { return keys(2 + stage); }
 };
 
 template <int W, int R, bool caps, bool drops>
 GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<const bf16> q, Global<const bf16> k, Global<const bf16> v,
                         Global<float> o, Global<float> m, Global<float> l) {
   using P = Places<W, R>;
-  const int tiles = int(ceil_div(s.queries, P::own)), at = int(block_index() / tiles), head = at % int(s.num_heads);
+  const int tiles = int(ceil_div(s.queries, P::q_tile)), at = int(block_index() / tiles), head = at % int(s.num_heads);
   const int b = at / int(s.num_heads);
-  const int first = (tiles - 1 - int(block_index() % tiles)) * P::own;  // blocks with the most visible keys start first
-  const int last = first + P::own < s.queries ? first + P::own : int(s.queries);
+  const int first = (tiles - 1 - int(block_index() % tiles)) * P::q_tile;  // blocks with the most visible keys start first
+  const int last = first + P::q_tile < s.queries ? first + P::q_tile : int(s.queries);
   const int begin = int(s.hidden(b, first)), end = int(s.seen(b, last - 1));
-  const auto fetch_keys = [&](int j, int turn) {
+  const auto fetch_keys = [&](int j, int stage) {
     const Index first_key_row = b * s.keys, kv_head = head / int(s.group());
-    fetch<W>(k, first_key_row + j, first_key_row + s.keys, kv_head * s.head_dim, s.head_dim, P::keys(turn));
-    fetch<W>(v, first_key_row + j, first_key_row + s.keys, kv_head * s.v_head_dim, s.v_head_dim, P::values(turn));
+    fetch<W>(k, first_key_row + j, first_key_row + s.keys, kv_head * s.head_dim, s.head_dim, P::keys(stage));
+    fetch<W>(v, first_key_row + j, first_key_row + s.keys, kv_head * s.v_head_dim, s.v_head_dim, P::values(stage));
   };
-  fetch<W, P::own>(q, b * s.queries + first, (b + 1) * s.queries, head * s.head_dim, s.head_dim, P::queries());
+  fetch<W, P::q_tile>(q, b * s.queries + first, (b + 1) * s.queries, head * s.head_dim, s.head_dim, P::queries());
   fetch_keys(begin, 0);
   commit_copies();
 
@@ -96,16 +96,16 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
   }
   Draws draws;
   if constexpr (drops) draws = s.draws_of(score_of.dropout.draws(), b);
-  int turn = 0;
-  for (int j = begin; j < end; j += tile, turn = 1 - turn) {
+  int stage = 0;
+  for (int j = begin; j < end; j += tile, stage = 1 - stage) {
     wait_copies<0>();
     sync_block();  // all warps have finished with the previous tile, whose stage may be overwritten
-    if (j + tile < end) fetch_keys(j + tile, 1 - turn);
+    if (j + tile < end) fetch_keys(j + tile, 1 - stage);
     commit_copies();
-    if (!rows.meets(j, tile)) continue;
+    if (!rows.overlaps(j, tile)) continue;
     FragmentD score[R][tile / 8] = {};
     float shrink[2 * R];
-    add_by_rows<W>([&](int r, int c) { return left_at<W>(P::queries(), (warp() * R + r) * 16, c); }, P::keys(turn), score);
+    add_by_rows<W>([&](int r, int c) { return left_at<W>(P::queries(), (warp() * R + r) * 16, c); }, P::keys(stage), score);
     GYR_UNROLL
     for (int r = 0; r < R; ++r) {
       GYR_UNROLL
@@ -118,7 +118,7 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
     const bool shrinks = softmax_step(score, rows, shrink);
     if constexpr (drops) drop_weights(s, score_of.dropout, draws, head, rows, j, score);
     if (shrinks) scale(out, shrink);
-    add_by_columns<W>(score, P::values(turn), out);
+    add_by_columns<W>(score, P::values(stage), out);
   }
   wait_copies<0>();
 
@@ -133,12 +133,12 @@ void flash(Device& dev, const Heads& s, const ScoreRule& scores, Matrix<const bf
   constexpr Index processors = 132;  // assumed SMs of a GPU; without cap and dropout, R = 2 is used if each SM gets at least one such block
   const auto described = [&]<int R, bool caps, bool drops>() {
     using P = Places<W, R>;
-    launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, P::own), threads, P::bytes}, flash_kernel<W, R, caps, drops>, s,
+    launch(dev, "attention", {s.batch * s.num_heads * ceil_div(s.queries, P::q_tile), threads, P::bytes}, flash_kernel<W, R, caps, drops>, s,
            ScoreOf<float>(scores, log2_e), fresh, q, k, v, state.o, state.m, state.l);
   };
   with_rule(scores, [&](auto caps, auto drops) {
     if constexpr (!caps() && !drops())
-      if (s.batch * s.num_heads * ceil_div(s.queries, Places<W, 2>::own) >= processors) return described.template operator()<2, false, false>();
+      if (s.batch * s.num_heads * ceil_div(s.queries, Places<W, 2>::q_tile) >= processors) return described.template operator()<2, false, false>();
     described.template operator()<1, caps(), drops()>();
   });
 }

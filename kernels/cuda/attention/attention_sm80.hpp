@@ -27,7 +27,7 @@ void with_rule(const ScoreRule& scores, const Body& body) {
 // Tile of W columns in shared memory. Rows are padded by 16 bytes, so that eight rows touch every bank once.
 template <int W, int rows = tile>
 struct Tile {
-  static constexpr int stride = W + 8, numbers = rows * stride, bytes = numbers * int(sizeof(bf16));
+  static constexpr int stride = W + 8, elements = rows * stride, bytes = elements * int(sizeof(bf16));
 };
 
 // Issues cp.async copies of rows [first, first + rows) of a head into a tile. Elements beyond row `end` or beyond
@@ -45,14 +45,14 @@ GYR_DEVICE void fetch(const cuda::Global<const bf16>& x, Index first, Index end,
 
 // A fragment of rows [row, row + 16) and columns [c, c + 16) of a tile.
 template <int W>
-GYR_DEVICE cuda::FragmentA left_at(const cuda::Shared<bf16>& own, int row, int c) {
+GYR_DEVICE cuda::FragmentA left_at(const cuda::Shared<bf16>& left_tile, int row, int c) {
   using namespace cuda;
-  return load_matrix_x4(own.at((row + lane() % 16) * Tile<W>::stride + c + lane() / 16 * 8));
+  return load_matrix_x4(left_tile.at((row + lane() % 16) * Tile<W>::stride + c + lane() / 16 * 8));
 }
 // A fragment of this warp's 16 rows of a tile.
 template <int W>
-GYR_DEVICE cuda::FragmentA left_of(const cuda::Shared<bf16>& own, int c) {
-  return left_at<W>(own, cuda::warp() * 16, c);
+GYR_DEVICE cuda::FragmentA left_of(const cuda::Shared<bf16>& left_tile, int c) {
+  return left_at<W>(left_tile, cuda::warp() * 16, c);
 }
 
 // d (R, 16, 8 F) += a (R, 16, W) b (8 F, W)'. a(r, c) returns the A fragment of row block r and columns [c, c + 16).

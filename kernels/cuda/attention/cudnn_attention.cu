@@ -68,7 +68,7 @@ GYR_KERNEL output_for_delta_kernel(Index queries, Index heads, Index width, Glob
     const Index r = task / heads, h = task % heads;
     float top = 0;
     each_column<N>(width, [&](Index c) {
-      const auto d = dout.load_numbers<N>(r, h * width + c);
+      const auto d = dout.load_values<N>(r, h * width + c);
       for (int i = 0; i < N; ++i) {
         const float size = d.at[i] < 0 ? -d.at[i] : d.at[i];
         if (size > top) top = size;
@@ -81,13 +81,13 @@ GYR_KERNEL output_for_delta_kernel(Index queries, Index heads, Index width, Glob
     float square = 0;
     if (top > 0)
       each_column<N>(width, [&](Index c) {
-        const auto d = dout.load_numbers<N>(r, h * width + c);
+        const auto d = dout.load_values<N>(r, h * width + c);
         for (int i = 0; i < N; ++i) square += d.at[i] / top * (d.at[i] / top);
       });
     square = warp_sum(square);
     const float factor = top > 0 ? delta.load(r, h) / top / square : 0;
     each_column<N>(width, [&](Index c) {
-      const auto d = dout.load_numbers<N>(r, h * width + c);
+      const auto d = dout.load_values<N>(r, h * width + c);
       Pack<bf16, N> v;
       for (int i = 0; i < N; ++i) v.at[i] = bf16(top > 0 ? d.at[i] / top * factor : 0);
       o.store_pack<N>(r, h * width + c, v);
@@ -100,7 +100,7 @@ template <int N>
 GYR_KERNEL add_gradient_kernel(Global<const bf16> more, Global<float> x) {
   each_pack<N>(x, [&](Index r, Index c) {
     auto v = x.load_pack<N>(r, c);
-    const auto m = more.load_numbers<N>(r, c);
+    const auto m = more.load_values<N>(r, c);
     for (int i = 0; i < N; ++i) v.at[i] += m.at[i];
     x.store_pack<N>(r, c, v);
   });
@@ -126,7 +126,7 @@ std::optional<FusedAttention> part_of(const FusedAttention& all, Index most) {
       if (count % n == 0 && backward_workspace(of(n)) <= most) best = of(n);
     return best;
   };
-  if (const auto whole = largest(all.batch, [&](Index n) { return part(n, all.num_kv_heads); })) return whole;
+  if (const auto all_heads = largest(all.batch, [&](Index n) { return part(n, all.num_kv_heads); })) return all_heads;
   return largest(all.num_kv_heads, [&](Index n) { return part(1, n); });
 }
 

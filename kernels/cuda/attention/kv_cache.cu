@@ -42,24 +42,24 @@ template <class T>
 void attention_step(Device& dev, const AttentionShape& shape, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> fresh,
                     const KeyCache<T>& cache, const TokensBefore& before, AttentionState<Acc<T>> state) {
   const Index k_width = shape.num_kv_heads * shape.head_dim, v_width = shape.num_kv_heads * shape.v_head_dim;
-  AttentionShape cached = shape, own = shape;
-  cached.keys = cache.held, own.keys = 1;
+  AttentionShape cached = shape, fresh_shape = shape;
+  cached.keys = cache.held, fresh_shape.keys = 1;
   const auto sync_with = [&](CachedRows which, Carry carry) {
     Heads heads(cached, Mask());
     heads.before = Global<const std::int32_t>(before.there), heads.cached = which;
-    const double pairs = seen(before, shape.batch, cache.held, which) * double(shape.num_heads), numbers = double(shape.head_dim + shape.v_head_dim);
-    if (const auto run = dev.launch("attention", (2 * numbers + (scores.cap > 0 ? 7 : 4)) * pairs,
-                                    sizeof(T) * numbers * pairs / double(shape.num_heads / shape.num_kv_heads)))
+    const double pairs = seen(before, shape.batch, cache.held, which) * double(shape.num_heads), elements = double(shape.head_dim + shape.v_head_dim);
+    if (const auto run = dev.launch("attention", (2 * elements + (scores.cap > 0 ? 7 : 4)) * pairs,
+                                    sizeof(T) * elements * pairs / double(shape.num_heads / shape.num_kv_heads)))
       attend<T>(dev, heads, scores, {}, q, columns(cache.rows, 0, k_width), columns(cache.rows, cache.first_value, v_width), carry == Carry::fresh,
                 state);
   };
   if (cache.holds_all) {
     remember<T>(dev, fresh, cache, before);
-    return sync_with(CachedRows::up_to_own, Carry::fresh);
+    return sync_with(CachedRows::up_to_query, Carry::fresh);
   }
   Carry carry = Carry::fresh;
   if (cache.held > 0) sync_with(CachedRows::older, carry), carry = Carry::continued, sync_with(CachedRows::newer, carry);
-  gyr::attention<T>(dev, own, Mask(), scores, q, columns(fresh, 0, k_width), columns(fresh, cache.first_value, v_width), carry, state);
+  gyr::attention<T>(dev, fresh_shape, Mask(), scores, q, columns(fresh, 0, k_width), columns(fresh, cache.first_value, v_width), carry, state);
   if (cache.held > 0) remember<T>(dev, fresh, cache, before);
 }
 

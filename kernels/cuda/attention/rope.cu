@@ -39,7 +39,7 @@ GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<cons
     const Index p = positions.load(r);
     each_column<N>(num_heads * half, [&](Index i) {
       const int head = int(i) / half, j = int(i) - head * half, c = head * width + j;
-      const auto u1 = x.template load_numbers<N>(r, c), u2 = x.template load_numbers<N>(r, c + half);
+      const auto u1 = x.template load_values<N>(r, c), u2 = x.template load_values<N>(r, c + half);
       const auto cj = cosine.template load_pack<N>(p, j), sj = sine.template load_pack<N>(p, j);
       Pack<T, N> v1, v2;
       for (int k = 0; k < N; ++k) {
@@ -52,7 +52,7 @@ GYR_KERNEL rope_kernel(Index num_heads, Acc<T> factor, Acc<T> sense, Global<cons
     });
     each_column<N>(num_heads * still, [&](Index i) {
       const int head = int(i) / still, c = head * width + 2 * half + int(i) - head * still;
-      const auto u = x.template load_numbers<N>(r, c);
+      const auto u = x.template load_values<N>(r, c);
       Pack<T, N> v;
       for (int k = 0; k < N; ++k) v.at[k] = T(factor * u.at[k]);
       y.template store_pack<N>(r, c, v);
@@ -77,13 +77,13 @@ void rope_table_of_rows(Device& dev, const RopeFrequencies& frequencies, Tensor1
 }
 
 template <class S, class T>
-void rope(Device& dev, Rotate turn, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
+void rope(Device& dev, Rotate direction, Index num_heads, double scale, const Rotation<Acc<T>>& table, Tensor1<const std::int32_t> positions,
           Matrix<const S> x, Matrix<T> y) {
   using A = Acc<T>;
   const Global<const A> cosine(Tensor2<const A>(table.cosine)), sine(Tensor2<const A>(table.sine));
   const Global<const S> from(x);
   const Global<T> to(y);
-  const A sense = A(turn == Rotate::forward ? scale : -scale);
+  const A sense = A(direction == Rotate::forward ? scale : -scale);
   const Global<const S> head(columns(x, 0, x.columns / num_heads));  // one head: its width limits the pack width, so that no pack crosses heads
   with_packs<T>(
       [&](auto n) { launch(dev, "rope", grid_of_rows(from), rope_kernel<S, T, n>, num_heads, A(scale), sense, cosine, sine, positions, from, to); },

@@ -119,18 +119,18 @@ class StagedTransport final : public Transport {
     }
     // Stages a full buffer and this rank's part of it, which may be inside the full buffer. reduces: the full buffer is
     // read and the part is written (reduce-scatter); otherwise vice versa (all-gather).
-    std::pair<void*, void*> full_and_part(const void* whole, Index bytes, const void* part, Index part_bytes, bool reduces) {
-      const Index inside = static_cast<const char*>(part) - static_cast<const char*>(whole);
+    std::pair<void*, void*> full_and_part(const void* full, Index bytes, const void* part, Index part_bytes, bool reduces) {
+      const Index inside = static_cast<const char*>(part) - static_cast<const char*>(full);
       const bool in_place = inside == transport_.rank() * part_bytes;
-      void *const all = const_cast<void*>(whole), *const mine = const_cast<void*>(part);
+      void *const all = const_cast<void*>(full), *const mine = const_cast<void*>(part);
       if (!in_place) {
         void* const first = reduces ? in(all, bytes) : out(all, bytes);
         return {first, reduces ? out(mine, part_bytes) : in(mine, part_bytes)};
       }
-      void* const host = place(whole, bytes);
+      void* const host = place(full, bytes);
       char* const host_part = static_cast<char*>(host) + inside;
-      if (host == whole) return {host, host_part};
-      if (reduces) backend::copy_to_host(whole, host, bytes), operation_.copies.push_back({host_part, mine, part_bytes});
+      if (host == full) return {host, host_part};
+      if (reduces) backend::copy_to_host(full, host, bytes), operation_.copies.push_back({host_part, mine, part_bytes});
       else backend::copy_to_host(part, host_part, part_bytes), operation_.copies.push_back({host, all, bytes});
       return {host, host_part};
     }

@@ -87,19 +87,19 @@ std::shared_ptr<Graph> backward_graph(const FusedAttention& a) {
 
 std::string planned(Graph& graph, cudnnHandle_t handle, Index workspace) {
   const auto bad = [](frontend::error_t error) { return error.is_bad() ? error.get_message() : std::string(); };
-  std::string said = bad(graph.validate());
-  if (said.empty()) said = bad(handle ? graph.build_operation_graph(handle) : graph.build_operation_graph());
-  if (said.empty()) said = bad(graph.create_execution_plans({frontend::HeurMode_t::A, frontend::HeurMode_t::FALLBACK}));
-  if (!said.empty()) return said;
+  std::string problem = bad(graph.validate());
+  if (problem.empty()) problem = bad(handle ? graph.build_operation_graph(handle) : graph.build_operation_graph());
+  if (problem.empty()) problem = bad(graph.create_execution_plans({frontend::HeurMode_t::A, frontend::HeurMode_t::FALLBACK}));
+  if (!problem.empty()) return problem;
   graph.deselect_workspace_greater_than(workspace);
-  said = bad(handle ? graph.check_support(handle) : graph.check_support());
-  if (said.empty()) said = bad(handle ? graph.build_plans(handle) : graph.build_plans());
-  if (!said.empty()) return said;
+  problem = bad(handle ? graph.check_support(handle) : graph.check_support());
+  if (problem.empty()) problem = bad(handle ? graph.build_plans(handle) : graph.build_plans());
+  if (!problem.empty()) return problem;
   std::int64_t taken = 0;
-  said = bad(graph.get_workspace_size(taken));
-  if (said.empty() && taken > workspace)
-    said = "the plan needs " + std::to_string(taken) + " bytes of workspace, more than the limit of " + std::to_string(workspace);
-  return said;
+  problem = bad(graph.get_workspace_size(taken));
+  if (problem.empty() && taken > workspace)
+    problem = "the plan needs " + std::to_string(taken) + " bytes of workspace, more than the limit of " + std::to_string(workspace);
+  return problem;
 }
 
 }  // namespace gyr::cuda::cudnn

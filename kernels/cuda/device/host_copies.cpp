@@ -52,7 +52,7 @@ struct HostCopies::State {
   std::vector<Ticket> free;        // tickets that have been waited for and can be reused
 };
 
-bool HostCopies::beside() { return true; }
+bool HostCopies::overlap() { return true; }
 
 HostCopies::HostCopies(const Queue& queue) : state_(std::make_unique<State>(queue)) {}
 HostCopies::~HostCopies() = default;

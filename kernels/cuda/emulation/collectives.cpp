@@ -118,17 +118,17 @@ void report_group() {
   std::vector<Call> calls = std::move(group().calls);
   group().calls.clear();
   while (!calls.empty()) {
-    std::vector<Call> together, others;
-    for (Call& call : calls) (call.stream == calls.front().stream ? together : others).push_back(call);
-    const auto requests = std::make_shared<std::vector<MPI_Request>>(together.size(), MPI_REQUEST_NULL);
-    const cudaStream_t stream = together.front().stream;
-    const std::string name = together.front().name;
+    std::vector<Call> merged, remaining;
+    for (Call& call : calls) (call.stream == calls.front().stream ? merged : remaining).push_back(call);
+    const auto requests = std::make_shared<std::vector<MPI_Request>>(merged.size(), MPI_REQUEST_NULL);
+    const cudaStream_t stream = merged.front().stream;
+    const std::string name = merged.front().name;
     Streams::instance().enqueue(
         reinterpret_cast<Stream*>(stream), name,
-        [together, requests] {
-          for (std::size_t i = 0; i < together.size(); ++i) {
-            for (const Span& span : together[i].spans) touch(span.data, span.bytes, span.how);
-            together[i].begin(&(*requests)[i]);
+        [merged, requests] {
+          for (std::size_t i = 0; i < merged.size(); ++i) {
+            for (const Span& span : merged[i].spans) touch(span.data, span.bytes, span.how);
+            merged[i].begin(&(*requests)[i]);
           }
         },
         [requests] {
@@ -136,7 +136,7 @@ void report_group() {
           MPI_Testall(int(requests->size()), requests->data(), &done, MPI_STATUSES_IGNORE);
           return done != 0;
         });
-    calls = std::move(others);
+    calls = std::move(remaining);
   }
 }
 

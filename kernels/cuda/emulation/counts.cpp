@@ -36,10 +36,10 @@ void each_lane(std::uint32_t lanes, const std::array<std::uintptr_t, warp_size>&
 }
 
 SharedAccesses shared_request(std::uint32_t lanes, const std::array<std::uintptr_t, warp_size>& address, int bytes) {
-  const int together = bytes <= word ? warp_size : warp_size * word / bytes;
+  const int lanes_per_pass = bytes <= word ? warp_size : warp_size * word / bytes;
   SharedAccesses all{1};
-  for (int first = 0; first < warp_size; first += together) {
-    const std::uint32_t part = together == warp_size ? lanes : lanes & ((1u << together) - 1) << first;
+  for (int first = 0; first < warp_size; first += lanes_per_pass) {
+    const std::uint32_t part = lanes_per_pass == warp_size ? lanes : lanes & ((1u << lanes_per_pass) - 1) << first;
     std::vector<std::uintptr_t> addresses;
     each_lane(part, address, [&](std::uintptr_t a) { addresses.push_back(a); });
     if (!addresses.empty()) all.add(transactions_of(addresses, bytes));
@@ -78,7 +78,7 @@ SharedAccesses GridCounts::all_shared() const {
   return all;
 }
 void GridCounts::add(const GridCounts& more) {
-  grids += more.grids, products += more.products;
+  grids += more.grids, mma_instructions += more.mma_instructions;
   grid.shared_bytes = std::max(grid.shared_bytes, more.grid.shared_bytes);
   loaded.add(more.loaded), stored.add(more.stored);
   for (const auto& [line, accesses] : more.shared) shared[line].add(accesses);
@@ -107,7 +107,7 @@ std::string Counts::table() const {
       fmt::format(line, "kernel", "grids", "products", "loaded", "in sectors", "distinct", "stored", "in sectors", "shared", "conflicts", "bytes");
   for (const auto& [name, g] : kernels) {
     const SharedAccesses shared = g.all_shared();
-    text += fmt::format(line, name, g.grids, g.products, g.loaded.bytes, sector * g.loaded.all().sectors, g.loaded.distinct, g.stored.bytes,
+    text += fmt::format(line, name, g.grids, g.mma_instructions, g.loaded.bytes, sector * g.loaded.all().sectors, g.loaded.distinct, g.stored.bytes,
                         sector * g.stored.all().sectors, shared.transactions, shared.conflicts(), g.grid.shared_bytes);
   }
   return text;

@@ -55,7 +55,7 @@ struct GridCounts {
   std::string kernel;
   Grid grid;
   Index grids = 1;
-  Index products = 0;  // m16n8k16 tensor instructions of warps, 4096 operations each
+  Index mma_instructions = 0;  // m16n8k16 tensor instructions of warps, 4096 operations each
   GlobalAccesses loaded, stored;
   std::map<SharedLine, SharedAccesses> shared;
 
@@ -90,7 +90,7 @@ class GridCounter {
   GridCounter(Counts&, const char* kernel, const Grid&);
   ~GridCounter();
 
-  void products(Index n) { counts_.products += n; }
+  void mma_instructions(Index n) { counts_.mma_instructions += n; }
   // `address`: an offset in shared memory, or an address in global memory.
   void access(Space, Touch, std::uintptr_t address, int bytes, const Thread&, const Site&);
   // Four matrices of 8 rows of 16 bytes in shared memory, read by one ldmatrix instruction. `rows`: start of each row.

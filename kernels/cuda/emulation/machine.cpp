@@ -34,7 +34,7 @@ const char* name_of(SyncKind what) {
     case SyncKind::warp_barrier: return "a warp barrier";
     case SyncKind::shuffle: return "a shuffle";
     case SyncKind::ballot: return "a ballot";
-    case SyncKind::product: return "a tensor-core multiply-add (mma)";
+    case SyncKind::mma: return "a tensor-core multiply-add (mma)";
     case SyncKind::matrices: return "a matrix load (ldmatrix)";
     case SyncKind::block_barrier: return "a block barrier";
     case SyncKind::named_barrier: return "a named barrier";
@@ -77,10 +77,10 @@ struct FromStacks {
   void deallocate(boost::context::stack_context& s) { stacks().deallocate(s); }
 };
 
-// Picks one of the ready warps or lanes (one bit each): for backward order the last one, else the first from `turn` on.
-int picked(std::uint32_t ready, Order order, int turn) {
-  const std::uint32_t from_turn = ready & (~0u << turn);
-  return order == Order::backward ? 31 - std::countl_zero(ready) : std::countr_zero(from_turn ? from_turn : ready);
+// Picks one of the ready warps or lanes (one bit each): for backward order the last one, else the first from `pick` on.
+int picked(std::uint32_t ready, Order order, int pick) {
+  const std::uint32_t at_or_after = ready & (~0u << pick);
+  return order == Order::backward ? 31 - std::countl_zero(ready) : std::countr_zero(at_or_after ? at_or_after : ready);
 }
 
 Machine machine_from_environment() {
@@ -94,7 +94,7 @@ Machine machine_from_environment() {
     else if (word == "checked") m.checked = true;
     else if (word == "late") m.when = When::late;
     else if (word == "any") m.when = When::any;
-    else if (word == "apart") m.apart = true;
+    else if (word == "apart") m.separate = true;
     else if (word == "counts") m.counted = true;
     else if (word == "wrong") m.wrong = true;
     else if (word.starts_with("capability=") && std::atoi(word.c_str() + 11) > 0) m.capability = std::atoi(word.c_str() + 11);
@@ -218,7 +218,7 @@ void Block::sync_some(int number, int threads, bool waits, const Site& site) {
   NamedBarrier& at = some_[std::size_t(number)];
   sync_with(SyncKind::named_barrier, nullptr, site, [&] { arrive_at_barrier(at, number, threads, waits, site); });
   Warp& w = warps_[std::size_t(self->warp())];
-  if (!waits || at.turn != w.turn) return;
+  if (!waits || at.generation != w.generation) return;
   self->meeting = SyncKind::named_barrier, self->site = site, self->waiting = true;
   hold(*self);
   wait();
@@ -235,7 +235,7 @@ void Block::arrive_at_barrier(NamedBarrier& at, int number, int threads, bool wa
   advance();
   at.published.resize(warps_.size());
   for (std::size_t v = 0; v < warps_.size(); ++v) at.published[v] = std::max(at.published[v], w.seen[v]);
-  at.threads = threads, at.come |= 1u << me, w.turn = at.turn;
+  at.threads = threads, at.come |= 1u << me, w.generation = at.generation;
   if (waits) at.waiting |= 1u << me;
   at.arrived += warp_size;
   if (at.arrived == threads) release(at);
@@ -248,7 +248,7 @@ void Block::release(NamedBarrier& at) {
     for (std::size_t t = w * warp_size; t < (w + 1) * warp_size; ++t)
       if (threads_[t].waiting && threads_[t].meeting == SyncKind::named_barrier) threads_[t].waiting = false, make_runnable(threads_[t]);
   }
-  ++at.turn;
+  ++at.generation;
   at.arrived = 0, at.come = at.waiting = 0;
 }
 
@@ -281,11 +281,11 @@ void Block::leave(Thread& t) {
 
 Thread* Block::next() {
   const Order order = launched_.machine.order;
-  const auto turn = [&](std::size_t n) { return order == Order::random ? int(launched_.random() % n) : 0; };
-  const int from = turn(warps_.size());
+  const auto pick = [&](std::size_t n) { return order == Order::random ? int(launched_.random() % n) : 0; };
+  const int from = pick(warps_.size());
   if (ready_warps_ == 0) return nullptr;
   const int w = picked(ready_warps_, order, from);
-  return &threads_[std::size_t(w * warp_size + picked(warps_[std::size_t(w)].ready, order, turn(warp_size)))];
+  return &threads_[std::size_t(w * warp_size + picked(warps_[std::size_t(w)].ready, order, pick(warp_size)))];
 }
 
 void Block::run() {
@@ -418,7 +418,7 @@ void Block::watch_global(const void* p, int bytes, Touch touch, const Site& site
   cuda::touch(p, std::size_t(bytes), touch);
 }
 void Block::count_gemms(Index n) {
-  if (launched_.counter) launched_.counter->products(n);
+  if (launched_.counter) launched_.counter->mma_instructions(n);
 }
 
 void Block::copy_async(void* to, const void* from, bool zeros, const Site& site) {

@@ -41,7 +41,7 @@ struct Machine {
   std::uint64_t seed = 1;
   bool checked = false;
   When when = When::early;
-  bool apart = false;        // true: device addresses are not valid on the host; set when the process starts, and fixed afterwards
+  bool separate = false;     // true: device addresses are not valid on the host; set when the process starts, and fixed afterwards
   bool counted = false;      // true: counts the work of all kernels and prints a table when the process ends
   bool wrong = false;        // true: swaps neighbouring columns of wgmma results, to test that a wrong device is detected
   Counts* counts = nullptr;  // counter of the grids that run now, or null
@@ -64,7 +64,7 @@ enum class SyncKind {
   warp_barrier,
   shuffle,
   ballot,
-  product,
+  mma,
   matrices,
   block_barrier,
   named_barrier,
@@ -178,11 +178,11 @@ class Block {
     // for each warp v: accesses of v before its barrier number seen[v] are complete for this warp; for this warp
     // itself: its number of barriers
     std::vector<std::uint32_t> seen;
-    std::uint32_t turn = 0;  // generation of the named barrier that the warp waits at
+    std::uint32_t generation = 0;  // generation of the named barrier that the warp waits at
   };
   struct NamedBarrier {
     int arrived = 0, threads = 0;
-    std::uint32_t turn = 0;                // number of times that the barrier completed
+    std::uint32_t generation = 0;          // number of times that the barrier completed
     std::uint32_t come = 0, waiting = 0;   // bit masks of the warps that have arrived, and of the warps that wait
     std::vector<std::uint32_t> published;  // maximum of `seen` over the warps that have arrived
   };

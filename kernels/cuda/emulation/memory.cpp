@@ -64,7 +64,7 @@ class DeviceMemory {
   bool has(const void* p) const { return place(p) < range; }
   std::size_t place(const void* p) const { return std::size_t(static_cast<const char*>(p) - device_); }
   char* on_host(std::size_t place) const { return host_ + place; }
-  bool apart() const { return device_ != host_; }
+  bool separate() const { return device_ != host_; }
 
   Mark* marks(std::size_t place) {
     if (!marks_) marks_ = reinterpret_cast<Mark*>(reserved(range / granule * sizeof(Mark), PROT_READ | PROT_WRITE));
@@ -72,7 +72,7 @@ class DeviceMemory {
   }
 
  private:
-  DeviceMemory() : host_(reserved(range, PROT_NONE)), device_(Machine::instance().apart ? reserved(range, PROT_NONE) : host_) {}
+  DeviceMemory() : host_(reserved(range, PROT_NONE)), device_(Machine::instance().separate ? reserved(range, PROT_NONE) : host_) {}
   bool let_in(std::size_t place, std::size_t bytes) { return mprotect(host_ + place, bytes, PROT_READ | PROT_WRITE) == 0; }
   // Maps memory that reads as NaN in every format until it is written: private pages of a file of ones, copied on the
   // first write.
@@ -119,7 +119,7 @@ std::size_t device_memory_bytes() { return range; }
 char* resolved(const void* p) {
   DeviceMemory& memory = DeviceMemory::instance();
   if (memory.has(p)) return memory.on_host(memory.place(p));
-  if (memory.apart() && p) throw Violation("the device accesses a host address");
+  if (memory.separate() && p) throw Violation("the device accesses a host address");
   return static_cast<char*>(const_cast<void*>(p));
 }
 

@@ -95,14 +95,15 @@ std::vector<A> operand(const void* p, const Layout& l, cublasOperation_t op) {
   const char* const from = resolved(static_cast<const char*>(p));
   std::vector<A> all;
   all.reserve(std::size_t(l.rows * l.columns));
-  const bool turned = op == CUBLAS_OP_T;
-  for (Index c = 0; c < (turned ? l.rows : l.columns); ++c)
-    for (Index r = 0; r < (turned ? l.columns : l.rows); ++r) all.push_back(number<A>(from, l.type, turned ? c + r * l.stride : r + c * l.stride));
+  const bool transposed = op == CUBLAS_OP_T;
+  for (Index c = 0; c < (transposed ? l.rows : l.columns); ++c)
+    for (Index r = 0; r < (transposed ? l.columns : l.rows); ++r)
+      all.push_back(number<A>(from, l.type, transposed ? c + r * l.stride : r + c * l.stride));
   return all;
 }
 
 template <class A>
-struct Product {
+struct MatmulCall {
   Description p;
   Layout a, b, c, d;
   A alpha, beta;
@@ -204,8 +205,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 
 template <class A>
-static cublasStatus_t issued(const Product<A>& product, cudaStream_t stream) {
-  enqueue(stream, "cublasLtMatmul", [product] { product.run(); });
+static cublasStatus_t issued(const MatmulCall<A>& call, cudaStream_t stream) {
+  enqueue(stream, "cublasLtMatmul", [call] { call.run(); });
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -219,10 +220,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t p, const vo
     if (!aligned(data[i], algo->data[i])) return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes < algo->data[4] || !aligned(workspace, least_workspace_alignment)) return CUBLAS_STATUS_INVALID_VALUE;
   if (p->compute == CUBLAS_COMPUTE_64F)
-    return issued(Product<double>{*p, *la, *lb, *lc, *ld, *static_cast<const double*>(alpha), *static_cast<const double*>(beta), a, b, c, d,
-                                  workspace, algo->data[4]},
+    return issued(MatmulCall<double>{*p, *la, *lb, *lc, *ld, *static_cast<const double*>(alpha), *static_cast<const double*>(beta), a, b, c, d,
+                                     workspace, algo->data[4]},
                   stream);
-  return issued(Product<float>{*p, *la, *lb, *lc, *ld, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c, d, workspace,
-                               algo->data[4]},
+  return issued(MatmulCall<float>{*p, *la, *lb, *lc, *ld, *static_cast<const float*>(alpha), *static_cast<const float*>(beta), a, b, c, d, workspace,
+                                  algo->data[4]},
                 stream);
 }

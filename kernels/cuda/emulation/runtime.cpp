@@ -69,16 +69,16 @@ char* end_of_copy(const void* p, std::size_t bytes, Touch touch) {
 std::vector<int> visible_devices() {
   const char *const there = std::getenv("GYR_EMULATED_DEVICES"), *const left = std::getenv("CUDA_VISIBLE_DEVICES");
   const int count = there ? std::atoi(there) : 1;
-  std::vector<int> numbers;
+  std::vector<int> indices;
   if (!left)
-    for (int i = 0; i < count; ++i) numbers.push_back(i);
+    for (int i = 0; i < count; ++i) indices.push_back(i);
   std::istringstream words(left ? left : "");
   for (std::string word; std::getline(words, word, ',');) {
     const int number = std::atoi(word.c_str());
     if (number < 0 || number >= count) break;  // as in CUDA, devices after an invalid index are hidden
-    numbers.push_back(number);
+    indices.push_back(number);
   }
-  return numbers;
+  return indices;
 }
 
 }  // namespace

@@ -50,19 +50,19 @@ class Warpgroups {
   void wait(int but, const Site&);
 
  private:
-  struct Product {
+  struct Wgmma {
     Site site;
     std::array<GroupOperands, warp_size> lanes;
     std::array<std::array<std::uint32_t, 4>, warp_size> a;  // registers of a when the wgmma was issued
     std::vector<char> read;                                 // shared-memory operands when the wgmma was issued
   };
   struct Sum {
-    int products = 0;            // number of wgmmas in flight that add to these accumulators
-    std::vector<float> numbers;  // accumulators of all lanes
+    int wgmmas = 0;             // number of wgmmas in flight that add to these accumulators
+    std::vector<float> values;  // accumulators of all lanes
   };
   struct Warp {
-    std::vector<std::vector<Product>> groups{1};  // commit groups that have not been waited for; the last one is open
-    std::map<const float*, Sum> sums;             // unfinished sums, by the address of the first lane's accumulators
+    std::vector<std::vector<Wgmma>> groups{1};  // commit groups that have not been waited for; the last one is open
+    std::map<const float*, Sum> sums;           // unfinished sums, by the address of the first lane's accumulators
     std::size_t issued = 0;
   };
   struct Issued {
@@ -72,13 +72,13 @@ class Warpgroups {
     bool operator==(const Issued&) const = default;
   };
   Warp& mine();
-  void agree(const Product&);
-  void increase_registers(Warp&, Product&);
-  std::vector<Index> chunks(const Product&) const;
-  std::vector<char> read(const Product&);
-  void count(const Product&);
-  void complete(Warp&, const Product&);
-  void finish(Warp&, const Product&);
+  void agree(const Wgmma&);
+  void increase_registers(Warp&, Wgmma&);
+  std::vector<Index> chunks(const Wgmma&) const;
+  std::vector<char> read(const Wgmma&);
+  void count(const Wgmma&);
+  void complete(Warp&, const Wgmma&);
+  void finish(Warp&, const Wgmma&);
 
   Block& block_;
   std::vector<Warp> warps_;

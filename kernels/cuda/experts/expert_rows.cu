@@ -92,10 +92,10 @@ GYR_KERNEL weighted_glu_backward_kernel(Global<const std::int32_t> slot, Global<
       const auto gate = gate_up.template load_pack<N>(p, f), up = gate_up.template load_pack<N>(p, width + f), dout = dy.template load_pack<N>(p, f);
       Pack<T, N> dgate, dup;
       for (int i = 0; i < N; ++i) {
-        const A s = A(gate.at[i]), d = weight * A(dout.at[i]), gated = activation_at<a>(s), beside = up_factor<a>(A(up.at[i]));
-        along += A(dout.at[i]) * beside * gated;
+        const A s = A(gate.at[i]), d = weight * A(dout.at[i]), gated = activation_at<a>(s), linear = up_factor<a>(A(up.at[i]));
+        along += A(dout.at[i]) * linear * gated;
         dup.at[i] = T(d * up_factor_slope<a>(A(up.at[i])) * gated);
-        dgate.at[i] = T(d * beside * activation_slope<a>(s));
+        dgate.at[i] = T(d * linear * activation_slope<a>(s));
       }
       dgate_up.template store_pack<N>(p, f, dgate);
       dgate_up.template store_pack<N>(p, width + f, dup);

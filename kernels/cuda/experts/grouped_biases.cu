@@ -56,14 +56,14 @@ GYR_KERNEL bias_backward_kernel(Global<const std::int32_t> count, Matrices<float
   const int group = int(block_index() / across);
   const Index rows = count.load(db.first + group), first = rows_before(count, db.first + group);
   if (rows == 0 || !db.at[group]) return;
-  const Shared<float> room;
+  const Shared<float> storage;
   float sum = 0;
   if (c < dy.columns())
     for (Index p = first + warp(); p < first + rows; p += block_warps()) sum += float(dy.load(p, c));
-  room.store(thread_index(), sum);
+  storage.store(thread_index(), sum);
   sync_block();
   if (warp() > 0 || c >= dy.columns()) return;
-  for (int w = 1; w < block_warps(); ++w) sum += room.load(w * warp_size + lane());
+  for (int w = 1; w < block_warps(); ++w) sum += storage.load(w * warp_size + lane());
   db[group].store(c, 0, db[group].load(c, 0) + sum);
 }
 
@@ -78,8 +78,8 @@ void launch_rows(Device& dev, const RowGroups& groups, const GroupMatrices<const
 
 // Records the cost of a launch: `flops` operations and `passes` bf16 memory accesses per element.
 Device::Launch announced(Device& dev, const RowGroups& groups, Index rows, Index columns, double flops, double passes) {
-  const double numbers = double(used_rows(groups, rows)) * double(columns);
-  return dev.launch("grouped_bias", flops * numbers, passes * sizeof(bf16) * numbers);
+  const double elements = double(used_rows(groups, rows)) * double(columns);
+  return dev.launch("grouped_bias", flops * elements, passes * sizeof(bf16) * elements);
 }
 
 }  // namespace

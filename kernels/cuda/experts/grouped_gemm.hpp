@@ -6,8 +6,8 @@
 
 namespace gyr::cuda::groups {
 
-// Operand of a block's GEMM. `own` counts rows or columns of the output, `along` counts the summed dimension, each up
-// to its end. by_rows: the operand is x(own, along), otherwise x(along, own). Tiles in shared memory have the layout of
+// Operand of a block's GEMM. `row_begin` counts rows or columns of the output, `k_begin` counts the summed dimension, each up
+// to its end. by_rows: the operand is x(row, k), otherwise x(k, row). Tiles in shared memory have the layout of
 // x. Their rows are padded by 16 bytes, so that eight rows touch every bank once.
 template <bool by_rows, int extent, int depth>
 struct Operand {
@@ -16,15 +16,15 @@ struct Operand {
   static constexpr int threads = 128;  // number of threads that load a tile
 
   Global<const bf16> x;
-  Index own, own_end, along, along_end;
+  Index row_begin, row_end, k_begin, k_end;
 
   // Loads tile number `step` of the summed dimension, with zeros beyond the ends. packs: rows are 16-byte aligned, so
   // that cp.async can be used.
   template <bool packs>
   GYR_DEVICE void load_tile(int step, const Shared<bf16>& to) const {
-    const Index deep = along + Index(step) * depth;
-    const Index row = by_rows ? own : deep, column = by_rows ? deep : own;
-    const Index rows_left = (by_rows ? own_end : along_end) - row, columns_left = (by_rows ? along_end : own_end) - column;
+    const Index deep = k_begin + Index(step) * depth;
+    const Index row = by_rows ? row_begin : deep, column = by_rows ? deep : row_begin;
+    const Index rows_left = (by_rows ? row_end : k_end) - row, columns_left = (by_rows ? k_end : row_end) - column;
     if constexpr (packs) {
       constexpr int across = columns / 8, at_once = threads / across;
       static_assert(threads % across == 0 && rows % at_once == 0);
@@ -77,12 +77,12 @@ GYR_DEVICE void multiply(Tile, const Operand<left_by_rows, Tile::rows, Tile::dep
   using Right = Operand<right_by_rows, Tile::columns, Tile::depth>;
   constexpr int R = Tile::warp_rows / 16, C = Tile::warp_columns / 8;
   const int row = warp() / Tile::across * Tile::warp_rows, column = warp() % Tile::across * Tile::warp_columns;
-  const bool works = left.own + row < left.own_end;
+  const bool works = left.row_begin + row < left.row_end;
   const auto left_tile = [](int place) { return Shared<bf16>(place * Left::bytes); };
   const auto right_tile = [](int place) { return Shared<bf16>(Tile::stages * Left::bytes + place * Right::bytes); };
   FragmentD sum[R][C] = {};
   pipeline<Tile::stages>(
-      int(ceil_div(left.along_end - left.along, Tile::depth)),
+      int(ceil_div(left.k_end - left.k_begin, Tile::depth)),
       [&](int step, int place) {
         left.template load_tile<packs>(step, left_tile(place));
         right.template load_tile<packs>(step, right_tile(place));
@@ -111,7 +111,7 @@ GYR_DEVICE void multiply(Tile, const Operand<left_by_rows, Tile::rows, Tile::dep
     for (int c = 0; c < C; ++c) {
       GYR_UNROLL
       for (int h = 0; h < 2; ++h)
-        store(left.own + row + 16 * r + 8 * h + lane() / 4, right.own + column + 8 * c + lane() % 4 * 2,
+        store(left.row_begin + row + 16 * r + 8 * h + lane() / 4, right.row_begin + column + 8 * c + lane() % 4 * 2,
               Pack<float, 2>{{sum[r][c].at[2 * h], sum[r][c].at[2 * h + 1]}});
     }
   }

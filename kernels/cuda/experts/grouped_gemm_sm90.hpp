@@ -41,13 +41,13 @@ struct WarpgroupGemm {
 
   GYR_DEVICE static Left left_tile(int step) { return Left(step % T::places * Left::bytes); }
   GYR_DEVICE static Right right_tile(int step) { return Right(T::places * Left::bytes + step % T::places * Right::bytes); }
-  GYR_DEVICE int steps() const { return int(ceil_div(left.along_end - left.along, T::depth)); }
+  GYR_DEVICE int steps() const { return int(ceil_div(left.k_end - left.k_begin, T::depth)); }
 
   template <bool by_rows, int extent, int W, int R>
   GYR_DEVICE static void fetch_tile(const Operand<by_rows, extent, T::depth>& from, int step, const GroupTile<W, R>& to) {
-    const Index deep = from.along + Index(step) * T::depth;
-    if constexpr (by_rows) fetch<R, warp_size>(from.x, from.own, from.own_end, deep, from.along_end - deep, to, 0, lane());
-    else fetch<R, warp_size>(from.x, deep, from.along_end, from.own, from.own_end - from.own, to, 0, lane());
+    const Index deep = from.k_begin + Index(step) * T::depth;
+    if constexpr (by_rows) fetch<R, warp_size>(from.x, from.row_begin, from.row_end, deep, from.k_end - deep, to, 0, lane());
+    else fetch<R, warp_size>(from.x, deep, from.k_end, from.row_begin, from.row_end - from.row_begin, to, 0, lane());
   }
   GYR_DEVICE void load_tile() const {
     for (int step = warp(); step < steps(); step += T::places) {
@@ -74,7 +74,7 @@ struct WarpgroupGemm {
   // next step.
   GYR_DEVICE void walk(int group, FragmentD (&low)[T::half / 8], FragmentD (&high)[T::half / 8]) const {
     const int all = steps();
-    if (left.own + group * 64 >= left.own_end) {  // this warpgroup has no rows, and only waits for and releases the stages
+    if (left.row_begin + group * 64 >= left.row_end) {  // this warpgroup has no rows, and only waits for and releases the stages
       for (int step = 0; step < all; ++step) wait_for(step, group), leave(step);
     } else if constexpr (left_by_rows) {
       fence_wgmma(low, high);
@@ -118,24 +118,25 @@ GYR_DEVICE void multiply(WarpgroupTile, const Operand<left_by_rows, WarpgroupTil
                          const Operand<right_by_rows, WarpgroupTile::columns, WarpgroupTile::depth>& right, const Store& store) {
   static_assert(packs);
   using T = WarpgroupTile;
-  const WarpgroupGemm<left_by_rows, right_by_rows> product{left, right};
+  const WarpgroupGemm<left_by_rows, right_by_rows> wgmma{left, right};
   const int role = shuffle(thread_index() / group_threads, 0);
   if (role == 0) {
     decrease_registers<T::producer_registers>();
-    product.load_tile();
+    wgmma.load_tile();
     return;
   }
   increase_registers<T::consumer_registers>();
   FragmentD sum[2][T::half / 8] = {};
-  product.walk(role - 1, sum[0], sum[1]);
-  const Index row = left.own + (role - 1) * 64 + warp() % 4 * 16 + lane() / 4;
+  wgmma.walk(role - 1, sum[0], sum[1]);
+  const Index row = left.row_begin + (role - 1) * 64 + warp() % 4 * 16 + lane() / 4;
   GYR_UNROLL
   for (int half = 0; half < 2; ++half) {
     GYR_UNROLL
     for (int n = 0; n < T::half / 8; ++n) {
       GYR_UNROLL
       for (int h = 0; h < 2; ++h)
-        store(row + 8 * h, right.own + half * T::half + 8 * n + lane() % 4 * 2, Pack<float, 2>{{sum[half][n].at[2 * h], sum[half][n].at[2 * h + 1]}});
+        store(row + 8 * h, right.row_begin + half * T::half + 8 * n + lane() % 4 * 2,
+              Pack<float, 2>{{sum[half][n].at[2 * h], sum[half][n].at[2 * h + 1]}});
     }
   }
 }

@@ -34,8 +34,8 @@ GYR_KERNEL route_backward_kernel(Routing rule, Global<const A> scores, Global<co
   each_row_of_thread(scores.rows(), [&](Index r) {
     const auto score = [&](Index k) { return scores.load(r, chosen.load(r, k)); };
     const auto dweight = [&](Index k) { return dweights.load(r, k); };
-    const A others = route_row_backward<A>(rule, score, dweight, [](Index, A) {});
-    for (Index e = 0; e < scores.columns(); ++e) dlogits.store(r, e, others * scores.load(r, e));
+    const A other_terms = route_row_backward<A>(rule, score, dweight, [](Index, A) {});
+    for (Index e = 0; e < scores.columns(); ++e) dlogits.store(r, e, other_terms * scores.load(r, e));
     route_row_backward<A>(rule, score, dweight, [&](Index k, A x) { dlogits.store(r, chosen.load(r, k), x); });
   });
 }

@@ -48,16 +48,16 @@ GYR_DEVICE Rows tile_of(const Global<const std::int32_t>& count, const Matrices<
     tiles += tiles_of(n), rows += n;
   }
   const int tiles_to_here = sum_up_to_lane(tiles), rows_to_here = sum_up_to_lane(rows);
-  const std::uint32_t behind = ballot(tiles_to_here > t);
-  if (behind == 0) return {0, 0, 0};
+  const std::uint32_t later_groups = ballot(tiles_to_here > t);
+  if (later_groups == 0) return {0, 0, 0};
   int group = mine, left = t - (tiles_to_here - tiles), first = rows_to_here - rows, n = 0;
-  if (lane() == lowest_bit(behind))
+  if (lane() == lowest_bit(later_groups))
     for (;; ++group, first += n) {
       n = count.load(w.first + group);
       if (left < tiles_of(n)) break;
       left -= tiles_of(n);
     }
-  const int from = lowest_bit(behind);
+  const int from = lowest_bit(later_groups);
   group = shuffle(group, from), left = shuffle(left, from), first = shuffle(first, from), n = shuffle(n, from);
   const Index begin = rows_before(count, w.first) + first;
   const Index row = begin + left * tile_rows;

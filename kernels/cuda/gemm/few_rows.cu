@@ -47,8 +47,8 @@ GYR_KERNEL few_rows_kernel(W w, Global<const T> x, float alpha, float beta, Glob
     each_column<N>(x.columns(), [&](Index c) {
       const Pack<float, N> weights = w.load(n, c);
       for (int r = 0; r < rows; ++r) {
-        const auto numbers = x.template load_pack<N>(r, c);
-        for (int i = 0; i < N; ++i) sums[r] += float(numbers.at[i]) * weights.at[i];
+        const auto x_values = x.template load_pack<N>(r, c);
+        for (int i = 0; i < N; ++i) sums[r] += float(x_values.at[i]) * weights.at[i];
       }
     });
     for (int r = 0; r < rows; ++r) {

@@ -81,11 +81,11 @@ class Preference {
 };
 
 // A GEMM of one shape: its cuBLASLt descriptors and the selected algorithm.
-class Product {
+class PlannedGemm {
  public:
   template <class T, class S>
-  Product(cublasLtHandle_t library, MatrixOp op_a, const Matrix<const T>& a, MatrixOp op_b, const Matrix<const T>& b, const Matrix<S>& c,
-          const Choice& choice)
+  PlannedGemm(cublasLtHandle_t library, MatrixOp op_a, const Matrix<const T>& a, MatrixOp op_b, const Matrix<const T>& b, const Matrix<S>& c,
+              const Choice& choice)
       : a_(type_of<T>(), a.rows, a.columns, a.stride), b_(type_of<T>(), b.rows, b.columns, b.stride), c_(type_of<S>(), c.rows, c.columns, c.stride) {
     using A = Acc<T>;
     check(cublasLtMatmulDescCreate(&description_, std::is_same_v<A, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, type_of<A>()),
@@ -98,8 +98,8 @@ class Product {
     transpose(CUBLASLT_MATMUL_DESC_TRANSB, op_a);
     choose(library, choice);
   }
-  ~Product() { cublasLtMatmulDescDestroy(description_); }
-  Product(const Product&) = delete;
+  ~PlannedGemm() { cublasLtMatmulDescDestroy(description_); }
+  PlannedGemm(const PlannedGemm&) = delete;
 
   template <class A>
   void run(cublasLtHandle_t library, A alpha, const void* a, const void* b, A beta, void* c, void* workspace, Index bytes,
@@ -140,20 +140,20 @@ class GemmCache {
  public:
   GemmCache() { check(cublasLtCreate(&library_), "initialisation"); }
   ~GemmCache() {
-    products_.clear();
+    gemms_.clear();
     cublasLtDestroy(library_);
   }
   cublasLtHandle_t library() const { return library_; }
   template <class Make>
-  const Product& product(const Choice& choice, const Make& make) {
-    auto& product = products_[choice];
-    if (!product) product = make();
-    return *product;
+  const PlannedGemm& planned_gemm(const Choice& choice, const Make& make) {
+    auto& planned_gemm = gemms_[choice];
+    if (!planned_gemm) planned_gemm = make();
+    return *planned_gemm;
   }
 
  private:
   cublasLtHandle_t library_ = nullptr;
-  std::map<Choice, std::unique_ptr<const Product>> products_;
+  std::map<Choice, std::unique_ptr<const PlannedGemm>> gemms_;
 };
 
 template <class T, class S>
@@ -163,16 +163,17 @@ void backend::gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b,
   void* const workspace = dev.scratch.push(bytes);
   if (dev.dry_run() || e.m == 0 || e.n == 0) return;
   if (e.k == 0) return cuda::scale<S>(dev, beta, c);
-  if (!dev.products) dev.products = std::make_shared<GemmCache>();
-  GemmCache& cache = *dev.products;
+  if (!dev.gemm_cache) dev.gemm_cache = std::make_shared<GemmCache>();
+  GemmCache& cache = *dev.gemm_cache;
   const Choice choice{{"", op_a == MatrixOp::transpose, op_b == MatrixOp::transpose, beta != 0, e.m, e.n, e.k, a.stride, b.stride, c.stride,
                        dtype_of<T>(), dtype_of<S>()},
                       alignment_of(a.data),
                       alignment_of(b.data),
                       alignment_of(c.data),
                       bytes};
-  const Product& product = cache.product(choice, [&] { return std::make_unique<const Product>(cache.library(), op_a, a, op_b, b, c, choice); });
-  product.run(cache.library(), Acc<T>(alpha), a.data, b.data, Acc<T>(beta), c.data, workspace, bytes, cuda::stream_of(dev));
+  const PlannedGemm& planned_gemm =
+      cache.planned_gemm(choice, [&] { return std::make_unique<const PlannedGemm>(cache.library(), op_a, a, op_b, b, c, choice); });
+  planned_gemm.run(cache.library(), Acc<T>(alpha), a.data, b.data, Acc<T>(beta), c.data, workspace, bytes, cuda::stream_of(dev));
 }
 
 bool available(GemmLibrary library) { return library == GemmLibrary::automatic; }
@@ -190,8 +191,8 @@ namespace backend {
 // Rows per GEMM. Each GEMM reads and writes the weight gradient, 8 bytes per element. On an H200 this takes as long as
 // a GEMM of about 800 rows. Results have up to 2^28 elements, 1 GiB in float.
 Index gemm_row_layout(Index columns) {
-  constexpr Index least = 256, most = 4096, numbers = Index(1) << 28;
-  return std::clamp(numbers / std::max<Index>(1, columns) / least * least, least, most);
+  constexpr Index least = 256, most = 4096, elements = Index(1) << 28;
+  return std::clamp(elements / std::max<Index>(1, columns) / least * least, least, most);
 }
 
 GYR_ALL_GEMM(GYR_BACKEND_GEMM)

@@ -66,7 +66,7 @@ class Held {
   Held() = default;
   GYR_DEVICE Held(const Pack<T, N>& v) : words_(__builtin_bit_cast(Words, v)) {}
   // The elements, converted to the accumulation type.
-  GYR_DEVICE Pack<Acc<T>, N> numbers() const {
+  GYR_DEVICE Pack<Acc<T>, N> values() const {
     Pack<Acc<T>, N> v;
     if constexpr (std::is_same_v<T, bf16> && in_words) {
       GYR_UNROLL
@@ -106,7 +106,7 @@ GYR_DEVICE V shuffle(V v, int from) {
   return __shfl_sync(0xffffffffu, v, from);
 }
 // Bit l of the result is the predicate of lane l.
-GYR_DEVICE std::uint32_t ballot(bool says) { return __ballot_sync(0xffffffffu, says); }
+GYR_DEVICE std::uint32_t ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
 GYR_DEVICE int lowest_bit(std::uint32_t bits) { return __ffs(int(bits)) - 1; }
 GYR_DEVICE int bits_of(std::uint32_t bits) { return __popc(bits); }
 GYR_DEVICE void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b) {
@@ -221,15 +221,15 @@ template <class V>
 V shuffle_xor(V v, int with, const Site& site = Site::current()) {
   return cuda::shuffle(v, Block::thread().lane() ^ with, site);  // qualified, because argument-dependent lookup would also find std::shuffle for int
 }
-inline std::uint32_t ballot(bool says, const Site& site = Site::current()) {
+inline std::uint32_t ballot(bool predicate, const Site& site = Site::current()) {
   struct Lane {
-    bool says;
+    bool predicate;
     std::uint32_t all;
-  } lane{says, 0};
+  } lane{predicate, 0};
   Block& block = Block::current();
   block.sync_with(SyncKind::ballot, &lane, site, [&] {
     std::uint32_t all = 0;
-    for (int l = 0; l < warp_size; ++l) all |= std::uint32_t(block.argument<Lane>(l).says) << l;
+    for (int l = 0; l < warp_size; ++l) all |= std::uint32_t(block.argument<Lane>(l).predicate) << l;
     for (int l = 0; l < warp_size; ++l) block.argument<Lane>(l).all = all;
   });
   return lane.all;
@@ -244,7 +244,7 @@ inline void multiply_add(FragmentD& d, const FragmentA& a, const FragmentB& b, c
     const FragmentB* b;
   } lane{&d, &a, &b};
   Block& block = Block::current();
-  block.sync_with(SyncKind::product, &lane, site, [&] {
+  block.sync_with(SyncKind::mma, &lane, site, [&] {
     block.count_gemms(1);
     const auto number = [](std::uint32_t pair, int half) { return std::bit_cast<float>(pair >> 16 * half << 16); };
     float A[16][16], B[16][8];
@@ -361,8 +361,8 @@ class Global {
   }
   // Same as load_pack, converted to the accumulation type.
   template <int N>
-  GYR_DEVICE Pack<Acc<std::remove_const_t<T>>, N> load_numbers(Index r, Index c, const Site& site = Site::current()) const {
-    return Held<std::remove_const_t<T>, N>(load_pack<N>(r, c, site)).numbers();
+  GYR_DEVICE Pack<Acc<std::remove_const_t<T>>, N> load_values(Index r, Index c, const Site& site = Site::current()) const {
+    return Held<std::remove_const_t<T>, N>(load_pack<N>(r, c, site)).values();
   }
   template <int N>
   GYR_DEVICE void store_pack(Index r, Index c, const Pack<T, N>& v, const Site& site = Site::current()) const {
@@ -400,8 +400,8 @@ class Global {
   // Emulation only: checks one access per instruction that the pack needs.
   template <int N>
   GYR_DEVICE void watch_pack(Index r, Index c, Touch touch, const Site& site) const {
-    constexpr int bytes = int(alignof(Pack<T, N>)), numbers = bytes / int(sizeof(T));
-    for (int i = 0; i < N; i += numbers) watch_global(at(r, c + i), bytes, inside(r, c, N), touch, site);
+    constexpr int bytes = int(alignof(Pack<T, N>)), values = bytes / int(sizeof(T));
+    for (int i = 0; i < N; i += values) watch_global(at(r, c + i), bytes, inside(r, c, N), touch, site);
   }
 
   T* data_ = nullptr;
@@ -500,28 +500,28 @@ GYR_DEVICE V warp_largest(V v) {
 
 // Inclusive prefix sum: the sum of v over lanes 0 to this one.
 GYR_DEVICE int sum_up_to_lane(int v) {
-  for (int apart = 1; apart < warp_size; apart *= 2) {
-    const bool there = lane() >= apart;
-    const int other = shuffle(v, there ? lane() - apart : lane());
+  for (int distance = 1; distance < warp_size; distance *= 2) {
+    const bool there = lane() >= distance;
+    const int other = shuffle(v, there ? lane() - distance : lane());
     if (there) v += other;
   }
   return v;
 }
 
-// Sum, or another reduction `fold`, over a block. `room`: shared memory with one element per warp, which can be reused
+// Sum, or another reduction `fold`, over a block. `storage`: shared memory with one element per warp, which can be reused
 // on return.
 template <class V, class Fold>
-GYR_DEVICE V block_fold(V v, const Shared<V>& room, const Fold& fold) {
-  if (lane() == 0) room.store(warp(), v);
+GYR_DEVICE V block_fold(V v, const Shared<V>& storage, const Fold& fold) {
+  if (lane() == 0) storage.store(warp(), v);
   sync_block();
-  V all = room.load(0);
-  for (int w = 1; w < block_warps(); ++w) all = fold(all, room.load(w));
+  V all = storage.load(0);
+  for (int w = 1; w < block_warps(); ++w) all = fold(all, storage.load(w));
   sync_block();
   return all;
 }
 template <class V>
-GYR_DEVICE V block_sum(V v, const Shared<V>& room) {
-  return block_fold(warp_sum(v), room, [](V a, V b) { return a + b; });
+GYR_DEVICE V block_sum(V v, const Shared<V>& storage) {
+  return block_fold(warp_sum(v), storage, [](V a, V b) { return a + b; });
 }
 
 }  // namespace gyr::cuda

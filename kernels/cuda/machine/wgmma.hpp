@@ -174,17 +174,17 @@ void wait_wgmma(R&...) {
   Block& block = Block::current();
   block.sync_with(SyncKind::group_wait, nullptr, Site::current(), [&] { block.warpgroups().wait(N, Site::current()); });
 }
-inline void issue_product(GroupOperands lane, const Site& site) {
+inline void issue_mma(GroupOperands lane, const Site& site) {
   Block& block = Block::current();
   block.sync_with(SyncKind::warpgroup_mma, &lane, site, [&] { block.warpgroups().enqueue(site); });
 }
 template <bool adds, Major major, int F>
 void issue_wgmma(FragmentD (&d)[F], const FragmentA& a, const MatrixDescriptor& b, const Site& site = Site::current()) {
-  issue_product({d[0].at, 8 * F, adds, a.at, 0, bits_of(b), major == Major::columns}, site);
+  issue_mma({d[0].at, 8 * F, adds, a.at, 0, bits_of(b), major == Major::columns}, site);
 }
 template <bool adds, Major major, int F>
 void issue_wgmma(FragmentD (&d)[F], const MatrixDescriptor& a, const MatrixDescriptor& b, const Site& site = Site::current()) {
-  issue_product({d[0].at, 8 * F, adds, nullptr, bits_of(a), bits_of(b), major == Major::columns}, site);
+  issue_mma({d[0].at, 8 * F, adds, nullptr, bits_of(a), bits_of(b), major == Major::columns}, site);
 }
 inline void pin_registers(float) {}
 inline void fence_async_proxy() { Block::current().fence_proxies(); }

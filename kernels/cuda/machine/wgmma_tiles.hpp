@@ -14,19 +14,19 @@ class GroupTile {
   static constexpr int part = rows * 64, bytes = rows * W * int(sizeof(bf16));
   static_assert(W % 64 == 0 && rows % 8 == 0);
 
-  GYR_DEVICE explicit GroupTile(int first_byte) : numbers_(first_byte) {}
+  GYR_DEVICE explicit GroupTile(int first_byte) : elements_(first_byte) {}
   // Address of columns [8 c, 8 c + 8) of a row.
-  GYR_DEVICE bf16* pack(int row, int c) const { return numbers_.at(c / 8 * part + swizzled_place(row, c % 8)); }
+  GYR_DEVICE bf16* pack(int row, int c) const { return elements_.at(c / 8 * part + swizzled_place(row, c % 8)); }
   // Descriptor of the tile as a wgmma operand. by_rows: K-major, from `row` on, a multiple of 8. by_columns: N-major.
-  GYR_DEVICE MatrixDescriptor by_rows(int row = 0) const { return place_of(numbers_.at(row * 64), pack_bytes, square); }
-  GYR_DEVICE MatrixDescriptor by_columns() const { return place_of(numbers_.at(0), part * int(sizeof(bf16)), square); }
+  GYR_DEVICE MatrixDescriptor by_rows(int row = 0) const { return place_of(elements_.at(row * 64), pack_bytes, square); }
+  GYR_DEVICE MatrixDescriptor by_columns() const { return place_of(elements_.at(0), part * int(sizeof(bf16)), square); }
   // Byte offset from the start of a descriptor's matrix to column or row `at`, a multiple of 16.
   GYR_FUNCTION static constexpr int to_column(int at) { return (at / 64 * part + at % 64) * int(sizeof(bf16)); }
   GYR_FUNCTION static constexpr int to_row(int at) { return at * 128; }
 
  private:
   static constexpr int square = 1024;
-  Shared<bf16> numbers_;
+  Shared<bf16> elements_;
 };
 
 // Issues cp.async copies of rows [first, first + rows) and columns [column, column + width) of x into a tile, from tile

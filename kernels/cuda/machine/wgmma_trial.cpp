@@ -30,7 +30,7 @@ Standing& standing() {
 
 struct Result {
   const char* what;
-  std::vector<float> numbers;
+  std::vector<float> values;
 };
 using Results = std::vector<Result>;
 
@@ -91,9 +91,9 @@ class Trial {
  private:
   static constexpr Index scratch_bytes = 8 << 20;
 
-  Tensor1<const std::int32_t> copied(const std::vector<std::int32_t>& numbers) {
-    const auto x = dev_.scratch.tensor<std::int32_t>(Index(numbers.size()));
-    copy_to_device(numbers.data(), x);
+  Tensor1<const std::int32_t> copied(const std::vector<std::int32_t>& values) {
+    const auto x = dev_.scratch.tensor<std::int32_t>(Index(values.size()));
+    copy_to_device(values.data(), x);
     return x;
   }
 
@@ -106,18 +106,18 @@ class Trial {
   template <class T>
   Tensor2<T> drawn(Index rows, Index columns) {
     const auto x = dev_.scratch.tensor<T>(rows, columns);
-    HostValues<T> numbers(flat(x));
-    for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = T(float(random_.normal(drawn_++)));
-    numbers.put();
+    HostValues<T> values(flat(x));
+    for (Index i = 0; i < Index(x.span()); ++i) values(i) = T(float(random_.normal(drawn_++)));
+    values.put();
     return x;
   }
   template <class T>
   void add(const char* what, const Tensor2<T>& x, Results& results) {
-    HostValues<T> numbers(flat(x));
+    HostValues<T> values(flat(x));
     dev_.fence();
-    numbers.take();
+    values.take();
     Result& result = results.emplace_back(Result{what, {}});
-    for (Index i = 0; i < Index(x.span()); ++i) result.numbers.push_back(float(numbers(i)));
+    for (Index i = 0; i < Index(x.span()); ++i) result.values.push_back(float(values(i)));
   }
 
   Device dev_;
@@ -159,7 +159,7 @@ void try_out() {
   const std::string gpu = device_text();  // queried now, because CUDA calls fail after a kernel has failed
   const Results with = results_with(gpu), without = results_of(Standing::without);
   for (std::size_t i = 0; i < with.size(); ++i) {
-    const double d = difference(with[i].numbers, without[i].numbers);
+    const double d = difference(with[i].values, without[i].values);
     require(d <= rounding, Exit::device,
             "wgmma kernels compute wrong results on this GPU ({}): {} differs from the result without wgmma by {:.2g} of the largest value; {}", gpu,
             with[i].what, d, advice);

@@ -15,7 +15,7 @@ template <Activation a, class T, int N>
 GYR_KERNEL glu_kernel(Global<const T> gate_up, Acc<T> m, Global<T> y) {
   each_row(y.rows(), [&](Index r) {
     each_column<N>(y.columns(), [&](Index f) {
-      const auto gate = gate_up.template load_numbers<N>(r, f), up = gate_up.template load_numbers<N>(r, y.columns() + f);
+      const auto gate = gate_up.template load_values<N>(r, f), up = gate_up.template load_values<N>(r, y.columns() + f);
       Pack<T, N> out;
       for (int i = 0; i < N; ++i) out.at[i] = T(up_factor<a>(up.at[i]) * activation_at<a>(m * gate.at[i]));
       y.template store_pack<N>(r, f, out);
@@ -29,8 +29,8 @@ GYR_KERNEL glu_backward_kernel(Global<const T> dy, Global<const T> gate_up, Acc<
   const Index width = dy.columns();
   each_row(dy.rows(), [&](Index r) {
     each_column<N>(width, [&](Index f) {
-      const auto gate = gate_up.template load_numbers<N>(r, f), up = gate_up.template load_numbers<N>(r, width + f),
-                 dout = dy.template load_numbers<N>(r, f);
+      const auto gate = gate_up.template load_values<N>(r, f), up = gate_up.template load_values<N>(r, width + f),
+                 dout = dy.template load_values<N>(r, f);
       Pack<T, N> dgate, dup;
       for (int i = 0; i < N; ++i) {
         const A s = m * gate.at[i], d = dout.at[i];
@@ -46,7 +46,7 @@ GYR_KERNEL glu_backward_kernel(Global<const T> dy, Global<const T> gate_up, Acc<
 template <Activation a, class T, int N>
 GYR_KERNEL activate_kernel(Global<const T> x, Acc<T> m, Global<T> y) {
   each_pack<N>(y, [&](Index r, Index c) {
-    const auto in = x.template load_numbers<N>(r, c);
+    const auto in = x.template load_values<N>(r, c);
     Pack<T, N> v;
     for (int i = 0; i < N; ++i) v.at[i] = T(activation_at<a>(m * in.at[i]));
     y.template store_pack<N>(r, c, v);
@@ -56,7 +56,7 @@ GYR_KERNEL activate_kernel(Global<const T> x, Acc<T> m, Global<T> y) {
 template <Activation a, class T, int N>
 GYR_KERNEL activate_backward_kernel(Global<const T> dy, Global<const T> x, Acc<T> m, Global<T> dx) {
   each_pack<N>(dx, [&](Index r, Index c) {
-    const auto in = x.template load_numbers<N>(r, c), dout = dy.template load_numbers<N>(r, c);
+    const auto in = x.template load_values<N>(r, c), dout = dy.template load_values<N>(r, c);
     Pack<T, N> v;
     for (int i = 0; i < N; ++i) v.at[i] = T(dout.at[i] * m * activation_slope<a>(m * in.at[i]));
     dx.template store_pack<N>(r, c, v);

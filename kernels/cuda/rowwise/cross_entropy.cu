@@ -45,21 +45,21 @@ GYR_DEVICE void each_before(int c, int end, const F& f) {
 
 template <class A, int N>
 GYR_KERNEL logits_top_kernel(Global<const A> logits, LogitColumns columns, Global<A> top) {
-  const Shared<A> room;
+  const Shared<A> storage;
   each_wide_row(logits.rows(), [&](Index r) {
     A most = std::numeric_limits<A>::lowest();
     each_wide_column<N>(columns.valid, [&](int c) {
       const auto l = logits.template load_pack<N>(r, c);
       each_before<N>(c, int(columns.valid), [&](int i) { most = l.at[i] > most ? l.at[i] : most; });
     });
-    most = block_fold(warp_largest(most), room, [](A a, A b) { return b > a ? b : a; });
+    most = block_fold(warp_largest(most), storage, [](A a, A b) { return b > a ? b : a; });
     if (thread_index() == 0) top.store(r, most);
   });
 }
 
 template <class A, int N>
 GYR_KERNEL logits_found_kernel(Global<const A> logits, LogitColumns columns, Global<const A> top, Global<A> found) {
-  const Shared<A> room;
+  const Shared<A> storage;
   each_wide_row(logits.rows(), [&](Index r) {
     const A most = top.load(r);
     A where = std::numeric_limits<A>::lowest();
@@ -69,7 +69,7 @@ GYR_KERNEL logits_found_kernel(Global<const A> logits, LogitColumns columns, Glo
         if (l.at[i] == most && -A(columns.first + c + i) > where) where = -A(columns.first + c + i);
       });
     });
-    where = block_fold(warp_largest(where), room, [](A a, A b) { return b > a ? b : a; });
+    where = block_fold(warp_largest(where), storage, [](A a, A b) { return b > a ? b : a; });
     if (thread_index() == 0) found.store(r, where);
   });
 }
@@ -77,7 +77,7 @@ GYR_KERNEL logits_found_kernel(Global<const A> logits, LogitColumns columns, Glo
 // Exponentials are summed in A within a pack, and in double over packs.
 template <class A, int N>
 GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Global<const A> top, Global<const Token> labels, Global<A> sums) {
-  const Shared<double> room;
+  const Shared<double> storage;
   const bool third = sums.rows() == 3;
   each_wide_row(logits.rows(), [&](Index r) {
     const A most = top.load(r);
@@ -89,8 +89,8 @@ GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Glob
       total += double(s);
       if (third) each_before<N>(c, int(columns.valid), [&](int i) { below += double(l.at[i] - most); });
     });
-    total = block_sum(total, room);
-    if (third) below = block_sum(below, room);
+    total = block_sum(total, storage);
+    if (third) below = block_sum(below, storage);
     if (thread_index() != 0) return;
     const Index label = columns.of(labels.load(r));
     sums.store(0, r, A(total));
@@ -110,14 +110,14 @@ GYR_KERNEL cross_entropy_kernel(Global<const A> sums, Global<const A> top, Globa
 }
 
 // Each thread reads the elements that it overwrites, so dlogits may be the logits' memory. given: scale of the loss, or
-// empty for 1. own: amount that is subtracted in the label's column.
+// empty for 1. label_term: amount that is subtracted in the label's column.
 template <class T, int N>
 GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColumns columns, Global<const Acc<T>> top, Global<const Acc<T>> sums,
                                          Global<const Token> labels, Global<const double> given, LossTerms terms, SoftCap<Acc<T>> cap,
                                          Global<T> dlogits) {
   using A = Acc<T>;
   const double scale = given ? given.load(0) : 1;
-  const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), own = A(scale * (1 - terms.smoothing));
+  const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), label_term = A(scale * (1 - terms.smoothing));
   each_wide_row(logits.rows(), [&](Index r) {
     const Token token = labels.load(r);
     const int valid = token == ignored_label ? 0 : int(columns.valid), label = int(columns.of(token));
@@ -129,7 +129,7 @@ GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColum
         const auto l = logits.template load_pack<N>(r, c);
         each_before<N>(c, valid, [&](int i) { v.at[i] = k * fast_exp(l.at[i] - most) - shift; });
         if (c <= label && label < c + N)
-          for (int i = 0; i < N; ++i) v.at[i] -= c + i == label ? own : A(0);
+          for (int i = 0; i < N; ++i) v.at[i] -= c + i == label ? label_term : A(0);
         if (cap.cap > 0) each_before<N>(c, valid, [&](int i) { v.at[i] *= cap.slope(l.at[i]); });
       }
       Pack<T, N> d;

@@ -41,7 +41,7 @@ GYR_KERNEL embedding_kernel(Global<const Token> tokens, Global<const T> table, I
       if (held) in[p] = table.template load_pack<N>(row, c);
     });
     each_of_part<N>(x.columns(), column, [&](int p, Index c) {
-      const auto v = in[p].numbers();
+      const auto v = in[p].values();
       Pack<T, N> out;
       for (int i = 0; i < N; ++i) out.at[i] = T(scale * v.at[i]);
       x.template store_pack<N>(r, c, out);
@@ -84,31 +84,31 @@ GYR_KERNEL embedding_backward_kernel(Global<const std::int32_t> places, Global<c
       for (int i = 0; i < gradient_packs<T>; ++i)
         if (const Index c = column + i * warp_size * N; c < dx.columns()) f(i, c);
     };
-    const bool alone = place.chunks == 1;
-    int mine = place.row, behind = 0;  // each lane holds two row indices of the chunk
+    const bool single_chunk = place.chunks == 1;
+    int mine = place.row, next_row = 0;  // each lane holds two row indices of the chunk
     if (place.length > 1) {
       const auto row = [&](int i) { return i < place.length ? places.load(p + i, 0) : 0; };
-      mine = row(lane()), behind = row(warp_size + lane());
+      mine = row(lane()), next_row = row(warp_size + lane());
     }
     Pack<A, N> sum[gradient_packs<T>] = {};
-    if (alone) each([&](int i, Index c) { sum[i] = dtable.template load_pack<N>(place.table_row, c); });
+    if (single_chunk) each([&](int i, Index c) { sum[i] = dtable.template load_pack<N>(place.table_row, c); });
     for (int first = 0; first < place.length; first += gradient_rows) {
       Held<T, N> in[gradient_rows][gradient_packs<T>];
       GYR_UNROLL
       for (int k = 0; k < gradient_rows; ++k)
         if (first + k < place.length) {
-          const int from = shuffle(first + k < warp_size ? mine : behind, (first + k) % warp_size);
+          const int from = shuffle(first + k < warp_size ? mine : next_row, (first + k) % warp_size);
           each([&](int i, Index c) { in[k][i] = dx.template load_pack<N>(from, c); });
         }
       GYR_UNROLL
       for (int k = 0; k < gradient_rows; ++k)
         if (first + k < place.length)
           each([&](int i, Index) {
-            const auto more = in[k][i].numbers();
+            const auto more = in[k][i].values();
             for (int j = 0; j < N; ++j) sum[i].at[j] += scale * more.at[j];
           });
     }
-    if (alone) each([&](int i, Index c) { dtable.template store_pack<N>(place.table_row, c, sum[i]); });
+    if (single_chunk) each([&](int i, Index c) { dtable.template store_pack<N>(place.table_row, c, sum[i]); });
     else each([&](int i, Index c) { sums.template store_pack<N>(sum_of_chunk(p), c, sum[i]); });
   });
 }
@@ -122,7 +122,7 @@ GYR_KERNEL add_chunks_kernel(Global<const std::int32_t> places, Global<const A> 
   const int tiles = int(ceil_div(dtable.columns(), Index(N) * warp_size)), group = int(block_index()) / tiles;
   const Index c = ((int(block_index()) - group * tiles) * warp_size + lane()) * N;
   const int begin = group * places_of_block, words = places_of_block / warp_size;
-  const Shared<Pack<A, N>> room;
+  const Shared<Pack<A, N>> storage;
   const Shared<std::uint32_t> begins(usual_threads * int(sizeof(Pack<A, N>)));
   for (int w = warp(); w < words; w += usual_warps) {
     const int p = begin + w * warp_size + lane();
@@ -140,12 +140,12 @@ GYR_KERNEL add_chunks_kernel(Global<const std::int32_t> places, Global<const A> 
         const auto more = sums.template load_pack<N>(first + i, c);
         for (int k = 0; k < N; ++k) sum.at[k] += more.at[k];
       }
-      room.store(thread_index(), sum);
+      storage.store(thread_index(), sum);
       sync_block();
       if (warp() == 0 && c < dtable.columns()) {
         auto total = dtable.template load_pack<N>(place.table_row, c);
         for (int from = 0; from < usual_warps; ++from) {
-          const auto more = room.load(from * warp_size + lane());
+          const auto more = storage.load(from * warp_size + lane());
           for (int k = 0; k < N; ++k) total.at[k] += more.at[k];
         }
         dtable.template store_pack<N>(place.table_row, c, total);
@@ -186,9 +186,9 @@ void embedding_backward(Device& dev, Tensor1<const Token> tokens, Tensor2<const 
         const Index parts = ceil_div(columns, Index(gradient_columns<T, n>)), tiles = ceil_div(columns, Index(n) * warp_size);
         launch(dev, "embedding_backward", {std::min(ceil_div(rows * parts, Index(usual_warps)), most_blocks), usual_threads},
                embedding_backward_kernel<T, n>, places, dout, Acc<T>(scale), to, sums);
-        const int room = usual_threads * int(sizeof(Pack<A, n>)) + places_of_block / warp_size * int(sizeof(std::uint32_t));
+        const int storage = usual_threads * int(sizeof(Pack<A, n>)) + places_of_block / warp_size * int(sizeof(std::uint32_t));
         if (chunks)
-          launch(dev, "embedding_backward", {ceil_div(rows, Index(places_of_block)) * tiles, usual_threads, room}, add_chunks_kernel<A, n>, places,
+          launch(dev, "embedding_backward", {ceil_div(rows, Index(places_of_block)) * tiles, usual_threads, storage}, add_chunks_kernel<A, n>, places,
                  sums, to);
       },
       dout, to, sums);

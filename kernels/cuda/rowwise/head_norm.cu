@@ -17,7 +17,7 @@ namespace {
 constexpr int forward_rows = 4, backward_rows = 2;  // rows that a warp processes at a time, in the forward and backward kernels
 constexpr int backward_warps = 4;  // warps per block of the backward kernels
 constexpr Index backward_blocks = 7 * 132;  // backward blocks that an H100 holds at once with 72 registers per thread
-constexpr Index most_room = 96 << 10;  // maximum bytes of shared memory for sums of columns
+constexpr Index most_shared_bytes = 96 << 10;  // maximum bytes of shared memory for sums of columns
 constexpr int log_warp_size = std::bit_width(unsigned(warp_size)) - 1;
 
 // Distribution of heads over the lanes of warps: each head occupies 2^shift lanes.
@@ -59,15 +59,17 @@ struct HeadWork {
   int head, first, step;
 
   static GYR_DEVICE HeadWork of(const HeadLanes& at, int rows_at_once) {
-    const int tiles = at.tiles(), share = int(block_index()) / tiles, shares = int(grid_blocks()) / tiles;
-    return {at.head(int(block_index()) - share * tiles), (share * block_warps() + warp()) * rows_at_once, shares * block_warps() * rows_at_once};
+    const int tiles = at.tiles(), row_block = int(block_index()) / tiles, row_blocks = int(grid_blocks()) / tiles;
+    return {at.head(int(block_index()) - row_block * tiles), (row_block * block_warps() + warp()) * rows_at_once,
+            row_blocks * block_warps() * rows_at_once};
   }
 };
 
-// share: 1 / head_dim, the factor from the sum of a head to its mean
+// inverse_width: 1 / head_dim, the factor from the sum of a head to its mean
 template <class T, int N>
 GYR_KERNEL_WITHIN(64)
-head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {
+head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> inverse_width, Acc<T> eps, Global<T> y,
+                 Global<Acc<T>> rstd) {
   using A = Acc<T>;
   constexpr int K = forward_rows;
   const int c = at.column<N>(), rows = int(x.rows());
@@ -89,19 +91,19 @@ head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T>
     Pack<A, K> squares = {};
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
-      const auto v = held[k].numbers();
+      const auto v = held[k].values();
       for (int i = 0; i < N; ++i) squares.at[k] += v.at[i] * v.at[i];
     }
     squares = at.sum(squares);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (r + k >= end) continue;
-      const A factor = inverse_root(squares.at[k] * share + eps);
+      const A factor = inverse_root(squares.at[k] * inverse_width + eps);
       if (c == 0) factors.store(r + k, {factor});
-      const auto v = held[k].numbers();
+      const auto v = held[k].values();
       Pack<T, N> result;
       for (int i = 0; i < N; ++i) result.at[i] = T(v.at[i] * factor);
-      const auto normed = Held<T, N>(result).numbers();
+      const auto normed = Held<T, N>(result).values();
       for (int i = 0; i < N; ++i) result.at[i] = T((base + weight.at[i]) * normed.at[i]);
       out.store(r + k, result);
     }
@@ -109,7 +111,7 @@ head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T>
 }
 
 template <class T, int N>
-GYR_KERNEL wide_head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Acc<T> eps, Global<T> y,
+GYR_KERNEL wide_head_norm_kernel(HeadLanes at, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> inverse_width, Acc<T> eps, Global<T> y,
                                  Global<Acc<T>> rstd) {
   using A = Acc<T>;
   const HeadWork mine = HeadWork::of(at, 1);
@@ -117,14 +119,14 @@ GYR_KERNEL wide_head_norm_kernel(HeadLanes at, Global<const T> x, Global<const A
   for (int r = mine.first; r < x.rows(); r += mine.step) {
     A squares = 0;
     each_column<N>(at.width, [&](Index c) {
-      const auto v = x.template load_numbers<N>(r, first + c);
+      const auto v = x.template load_values<N>(r, first + c);
       for (int k = 0; k < N; ++k) squares += v.at[k] * v.at[k];
     });
-    const A factor = inverse_root(warp_sum(squares) * share + eps);
+    const A factor = inverse_root(warp_sum(squares) * inverse_width + eps);
     if (lane() == 0) rstd.store(r, mine.head, factor);
     each_column<N>(at.width, [&](Index c) {
       const auto weight = g.template load_pack<N>(0, c);
-      const auto v = x.template load_numbers<N>(r, first + c);
+      const auto v = x.template load_values<N>(r, first + c);
       Pack<T, N> out;
       for (int k = 0; k < N; ++k) out.at[k] = T((base + weight.at[k]) * A(T(v.at[k] * factor)));
       y.template store_pack<N>(r, first + c, out);
@@ -136,7 +138,7 @@ GYR_KERNEL wide_head_norm_kernel(HeadLanes at, Global<const T> x, Global<const A
 // of it.
 template <class T, int N>
 GYR_KERNEL_WITHIN(72)
-head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share,
+head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> inverse_width,
                           Global<const Acc<T>> rstd, Global<T> dx, Global<Acc<T>> partial) {
   using A = Acc<T>;
   constexpr int K = backward_rows;
@@ -161,15 +163,15 @@ head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Global<const T> x, G
     Pack<A, K> product = {};
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
-      const auto v = held[k].numbers(), d = dheld[k].numbers();
+      const auto v = held[k].values(), d = dheld[k].values();
       for (int i = 0; i < N; ++i) product.at[k] += weight.at[i] * d.at[i] * v.at[i];
     }
     product = at.sum(product);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (r + k >= end) continue;
-      const A mean = product.at[k] * factor[k] * share;
-      const auto v = held[k].numbers(), d = dheld[k].numbers();
+      const A mean = product.at[k] * factor[k] * inverse_width;
+      const auto v = held[k].values(), d = dheld[k].values();
       Pack<T, N> result;
       for (int i = 0; i < N; ++i) {
         const A normed = v.at[i] * factor[k];
@@ -180,42 +182,42 @@ head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Global<const T> x, G
     }
   }
   if (!partial) return;
-  const Shared<Pack<A, N>> room;
-  room.store(thread_index(), dg);
+  const Shared<Pack<A, N>> storage;
+  storage.store(thread_index(), dg);
   sync_block();
   const int lanes = 1 << at.shift;
   if (thread_index() >= lanes || c >= at.width) return;
   Pack<A, N> sum = {};
   for (int from = thread_index(); from < block_threads(); from += lanes) {
-    const auto more = room.load(from);
+    const auto more = storage.load(from);
     for (int i = 0; i < N; ++i) sum.at[i] += more.at[i];
   }
   partial.template store_pack<N>(block_index(), c, sum);
 }
 
 template <class T, int N>
-GYR_KERNEL wide_head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share,
-                                          Global<const Acc<T>> rstd, Global<T> dx, Global<Acc<T>> partial) {
+GYR_KERNEL wide_head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base,
+                                          Acc<T> inverse_width, Global<const Acc<T>> rstd, Global<T> dx, Global<Acc<T>> partial) {
   using A = Acc<T>;
   const int packs = at.width / N;
-  const Shared<Pack<A, N>> room;  // sums over rows for the gradient of g, per warp and column
+  const Shared<Pack<A, N>> storage;  // sums over rows for the gradient of g, per warp and column
   const auto place = [&](Index c) { return warp() * packs + int(c) / N; };
-  each_column<N>(at.width, [&](Index c) { room.store(place(c), Pack<A, N>()); });
+  each_column<N>(at.width, [&](Index c) { storage.store(place(c), Pack<A, N>()); });
   const HeadWork mine = HeadWork::of(at, 1);
   const Index first = Index(mine.head) * at.width;
   for (int r = mine.first; r < x.rows(); r += mine.step) {
     const A factor = rstd.load(r, mine.head);
     A product = 0;
     each_column<N>(at.width, [&](Index c) {
-      const auto in = x.template load_numbers<N>(r, first + c), dout = dy.template load_numbers<N>(r, first + c);
+      const auto in = x.template load_values<N>(r, first + c), dout = dy.template load_values<N>(r, first + c);
       const auto weight = g.template load_pack<N>(0, c);
       for (int k = 0; k < N; ++k) product += (base + weight.at[k]) * dout.at[k] * in.at[k];
     });
-    const A mean = warp_sum(product) * factor * share;
+    const A mean = warp_sum(product) * factor * inverse_width;
     each_column<N>(at.width, [&](Index c) {
-      const auto in = x.template load_numbers<N>(r, first + c), dout = dy.template load_numbers<N>(r, first + c);
+      const auto in = x.template load_values<N>(r, first + c), dout = dy.template load_values<N>(r, first + c);
       const auto weight = g.template load_pack<N>(0, c);
-      auto sum = room.load(place(c));
+      auto sum = storage.load(place(c));
       Pack<T, N> din;
       for (int k = 0; k < N; ++k) {
         const A normed = in.at[k] * factor;
@@ -223,7 +225,7 @@ GYR_KERNEL wide_head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Glob
         sum.at[k] += dout.at[k] * normed;
       }
       dx.template store_pack<N>(r, first + c, din);
-      room.store(place(c), sum);
+      storage.store(place(c), sum);
     });
   }
   if (!partial) return;
@@ -231,7 +233,7 @@ GYR_KERNEL wide_head_norm_backward_kernel(HeadLanes at, Global<const T> dy, Glob
   for (int p = thread_index(); p < packs; p += block_threads()) {
     Pack<A, N> sum = {};
     for (int w = 0; w < block_warps(); ++w) {
-      const auto more = room.load(w * packs + p);
+      const auto more = storage.load(w * packs + p);
       for (int k = 0; k < N; ++k) sum.at[k] += more.at[k];
     }
     partial.template store_pack<N>(block_index(), Index(p) * N, sum);
@@ -278,12 +280,12 @@ void head_norm_backward(Device& dev, Matrix<const T> dy, Matrix<const T> x, Tens
         const HeadLanes at = head_lanes<n>(heads, width);
         const Index blocks = blocks_of(at, x.rows, rows_at_once, backward_blocks);
         const Global<A> partial = dg.data() ? Global<A>(Matrix<A>(partials.data(), blocks, width, width)) : Global<A>();
-        const auto go = [&](const auto& kernel, int warps, Index room) {
-          launch(dev, "head_norm_backward", {blocks, warps * warp_size, int(room)}, kernel, at, dout, in, weight, A(offset), A(1) / A(width), factor,
-                 din, partial);
+        const auto go = [&](const auto& kernel, int warps, Index storage) {
+          launch(dev, "head_norm_backward", {blocks, warps * warp_size, int(storage)}, kernel, at, dout, in, weight, A(offset), A(1) / A(width),
+                 factor, din, partial);
         };
         if (width > n * warp_size) {
-          const Index of_warp = width * Index(sizeof(A)), warps = std::clamp<Index>(most_room / of_warp, 1, backward_warps);
+          const Index of_warp = width * Index(sizeof(A)), warps = std::clamp<Index>(most_shared_bytes / of_warp, 1, backward_warps);
           go(wide_head_norm_backward_kernel<T, n>, int(warps), warps * of_warp);
         } else go(head_norm_backward_kernel<T, n>, backward_warps, backward_warps * warp_size * Index(sizeof(Pack<A, n>)));
         if (partial) add_blocks<A>(dev, "head_norm_backward", partial, A(1), dg);

@@ -10,9 +10,9 @@ using namespace cuda;
 
 namespace {
 
-// share: 1 / D, the factor from the sum of a row to its mean, with D elements per row
+// inverse_width: 1 / D, the factor from the sum of a row to its mean, with D elements per row
 template <class T, int N, int P>
-GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> b, Acc<T> share, Acc<T> eps, Global<T> y,
+GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<const Acc<T>> b, Acc<T> inverse_width, Acc<T> eps, Global<T> y,
                             Global<Acc<T>> mean, Global<Acc<T>> rstd) {
   using A = Acc<T>;
   constexpr int K = rows_at_once<P>;
@@ -28,26 +28,26 @@ GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<co
     GYR_UNROLL
     for (int k = 0; k < K; ++k)
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c);
+        const auto v = in[k].values(p, c);
         for (int i = 0; i < N; ++i) total.at[k] += v.at[i];
       });
-    const A own_centre = sum(total) * share;
+    const A lane_centre = sum(total) * inverse_width;
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
-      const A centre = sum.of(own_centre, k);
+      const A centre = sum.of(lane_centre, k);
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c);
+        const auto v = in[k].values(p, c);
         for (int i = 0; i < N; ++i) squares.at[k] += (v.at[i] - centre) * (v.at[i] - centre);
       });
     }
-    const A own_factor = inverse_root(sum(squares) * share + eps);
+    const A lane_factor = inverse_root(sum(squares) * inverse_width + eps);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= rows) break;
-      const A centre = sum.of(own_centre, k), factor = sum.of(own_factor, k);
+      const A centre = sum.of(lane_centre, k), factor = sum.of(lane_factor, k);
       if (thread_index() == 0) mean.store(first + k, centre), rstd.store(first + k, factor);
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c), scale = weight.numbers(p, c), level = bias.numbers(p, c);
+        const auto v = in[k].values(p, c), scale = weight.values(p, c), level = bias.values(p, c);
         Pack<T, N> out;
         for (int i = 0; i < N; ++i) out.at[i] = T(scale.at[i] * ((v.at[i] - centre) * factor) + level.at[i]);
         y.template store_pack<N>(first + k, c, out);
@@ -60,7 +60,7 @@ GYR_KERNEL layernorm_kernel(Global<const T> x, Global<const Acc<T>> g, Global<co
 // `biases`. dx may be dy's memory.
 template <class T, int N, int P, bool adds>
 GYR_KERNEL_WITHIN(P == 1 ? 112 : 168)
-layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> share, Global<const Acc<T>> mean,
+layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> inverse_width, Global<const Acc<T>> mean,
                           Global<const Acc<T>> rstd, Index rows_of_block, Global<T> dx, Global<Acc<T>> weights, Global<Acc<T>> biases) {
   using A = Acc<T>;
   constexpr int K = adds ? few_rows_at_once<P> : rows_at_once<P>;
@@ -72,8 +72,8 @@ layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Ac
   BlockSums<A, 2 * K> sum;
   for (int first = begin; first < end; first += K) {
     RowPart<T, N, P> in[K], dout[K], before[K];
-    const int own = first + sum.number() / 2, own_row = own < end ? own : end - 1;
-    const A own_centre = mean.load(own_row), own_factor = rstd.load(own_row);
+    const int lane_value = first + sum.number() / 2, lane_row = lane_value < end ? lane_value : end - 1;
+    const A lane_centre = mean.load(lane_row), lane_factor = rstd.load(lane_row);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       const int r = first + k < end ? first + k : end - 1;
@@ -83,25 +83,25 @@ layernorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Ac
     Pack<A, 2 * K> total = {};  // sums of u = g dy, and of u (x - mean)
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
-      const A centre = sum.of(own_centre, 2 * k);
+      const A centre = sum.of(lane_centre, 2 * k);
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
+        const auto v = in[k].values(p, c), d = dout[k].values(p, c), scale = weight.values(p, c);
         for (int i = 0; i < N; ++i) {
           const A u = scale.at[i] * d.at[i];
           total.at[2 * k] += u, total.at[2 * k + 1] += u * (v.at[i] - centre);
         }
       });
     }
-    const A own_mean = sum(total) * share * (sum.number() % 2 == 0 ? A(1) : own_factor);
+    const A lane_mean = sum(total) * inverse_width * (sum.number() % 2 == 0 ? A(1) : lane_factor);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= end) break;
-      const A centre = sum.of(own_centre, 2 * k), factor = sum.of(own_factor, 2 * k), level = sum.of(own_mean, 2 * k),
-              along = sum.of(own_mean, 2 * k + 1);
+      const A centre = sum.of(lane_centre, 2 * k), factor = sum.of(lane_factor, 2 * k), level = sum.of(lane_mean, 2 * k),
+              along = sum.of(lane_mean, 2 * k + 1);
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
+        const auto v = in[k].values(p, c), d = dout[k].values(p, c), scale = weight.values(p, c);
         Pack<A, N> more = {}, of_weight;
-        if (adds) more = before[k].numbers(p, c);
+        if (adds) more = before[k].values(p, c);
         Pack<T, N> din;
         for (int i = 0; i < N; ++i) {
           const A normed = (v.at[i] - centre) * factor, change = factor * (scale.at[i] * d.at[i] - level - normed * along);

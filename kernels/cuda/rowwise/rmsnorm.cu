@@ -10,9 +10,10 @@ using namespace cuda;
 
 namespace {
 
-// share: 1 / D, the factor from the sum of a row to its mean, with D elements per row
+// inverse_width: 1 / D, the factor from the sum of a row to its mean, with D elements per row
 template <class T, int N, int P>
-GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Acc<T> eps, Global<T> y, Global<Acc<T>> rstd) {
+GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> inverse_width, Acc<T> eps, Global<T> y,
+                          Global<Acc<T>> rstd) {
   using A = Acc<T>;
   constexpr int K = rows_at_once<P>;
   const int rows = int(x.rows()), step = int(grid_blocks()) * K;
@@ -27,20 +28,20 @@ GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base
     GYR_UNROLL
     for (int k = 0; k < K; ++k)
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c);
+        const auto v = in[k].values(p, c);
         for (int i = 0; i < N; ++i) squares.at[k] += v.at[i] * v.at[i];
       });
-    const A own = inverse_root(sum(squares) * share + eps);
+    const A lane_value = inverse_root(sum(squares) * inverse_width + eps);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= rows) break;
-      const A factor = sum.of(own, k);
+      const A factor = sum.of(lane_value, k);
       if (thread_index() == 0) rstd.store(first + k, factor);
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c), scale = weight.numbers(p, c);
+        const auto v = in[k].values(p, c), scale = weight.values(p, c);
         Pack<T, N> out;
         for (int i = 0; i < N; ++i) out.at[i] = T(v.at[i] * factor);
-        const auto normed = Held<T, N>(out).numbers();
+        const auto normed = Held<T, N>(out).values();
         for (int i = 0; i < N; ++i) out.at[i] = T(scale.at[i] * normed.at[i]);
         y.template store_pack<N>(first + k, c, out);
       });
@@ -52,7 +53,7 @@ GYR_KERNEL rmsnorm_kernel(Global<const T> x, Global<const Acc<T>> g, Acc<T> base
 // dy's memory.
 template <class T, int N, int P, bool adds>
 GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
-rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> share, Global<const Acc<T>> rstd,
+rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<T>> g, Acc<T> base, Acc<T> inverse_width, Global<const Acc<T>> rstd,
                         Index rows_of_block, Global<T> dx, Global<Acc<T>> partial) {
   using A = Acc<T>;
   constexpr int K = adds ? few_rows_at_once<P> : rows_at_once<P>;
@@ -64,8 +65,8 @@ rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<
   BlockSums<A, K> sum;
   for (int first = begin; first < end; first += K) {
     RowPart<T, N, P> in[K], dout[K], before[K];
-    const int own_row = first + sum.number();
-    const A own_factor = rstd.load(own_row < end ? own_row : end - 1);
+    const int lane_row = first + sum.number();
+    const A lane_factor = rstd.load(lane_row < end ? lane_row : end - 1);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       const int r = first + k < end ? first + k : end - 1;
@@ -76,18 +77,18 @@ rmsnorm_backward_kernel(Global<const T> dy, Global<const T> x, Global<const Acc<
     GYR_UNROLL
     for (int k = 0; k < K; ++k)
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
+        const auto v = in[k].values(p, c), d = dout[k].values(p, c), scale = weight.values(p, c);
         for (int i = 0; i < N; ++i) product.at[k] += scale.at[i] * d.at[i] * v.at[i];
       });
-    const A own_mean = sum(product) * own_factor * share;
+    const A lane_mean = sum(product) * lane_factor * inverse_width;
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= end) break;
-      const A factor = sum.of(own_factor, k), mean = sum.of(own_mean, k);
+      const A factor = sum.of(lane_factor, k), mean = sum.of(lane_mean, k);
       each_part<N, P>(width, [&](int p, Index c) {
-        const auto v = in[k].numbers(p, c), d = dout[k].numbers(p, c), scale = weight.numbers(p, c);
+        const auto v = in[k].values(p, c), d = dout[k].values(p, c), scale = weight.values(p, c);
         Pack<A, N> more = {}, sum_of_weight;
-        if (adds) more = before[k].numbers(p, c);
+        if (adds) more = before[k].values(p, c);
         Pack<T, N> din;
         for (int i = 0; i < N; ++i) {
           const A normed = v.at[i] * factor, change = factor * (scale.at[i] * d.at[i] - normed * mean);

@@ -59,8 +59,8 @@ inline constexpr int few_rows_at_once = P == 1 ? 2 : 1;  // rows that a block ho
 
 // most_row_threads: most threads per block, so that each may have 168 registers; most_packs: most packs per thread
 inline constexpr int most_row_threads = 384, most_packs = 4;
-inline int row_threads(Index width, Index numbers) {  // numbers: elements per thread
-  return int(std::clamp<Index>(ceil_div(width, numbers * warp_size), 1, most_row_threads / warp_size)) * warp_size;
+inline int row_threads(Index width, Index values) {  // values: elements per thread
+  return int(std::clamp<Index>(ceil_div(width, values * warp_size), 1, most_row_threads / warp_size)) * warp_size;
 }
 
 // Calls f(N, P, threads per block) for rows of `width` elements of T.
@@ -100,9 +100,9 @@ class RowPart {
     if constexpr (P > 0) each_part<N, P>(width, [&](int p, Index c) { held_[p] = x.template load_pack<N>(r, first + c); });
     else x_ = x, row_ = r, first_ = first;
   }
-  GYR_DEVICE Pack<Acc<T>, N> numbers(int p, Index c) const {
-    if constexpr (P > 0) return held_[p].numbers();
-    else return Held<T, N>(x_.template load_pack<N>(row_, first_ + c)).numbers();
+  GYR_DEVICE Pack<Acc<T>, N> values(int p, Index c) const {
+    if constexpr (P > 0) return held_[p].values();
+    else return Held<T, N>(x_.template load_pack<N>(row_, first_ + c)).values();
   }
 
  private:
@@ -120,7 +120,7 @@ class ColumnWeights {
   GYR_DEVICE ColumnWeights(const Global<const A>& g, A base, Index first, Index width) : g_(g), base_(base), first_(first) {
     if constexpr (held) each_part<N, P>(width, [&](int p, Index c) { held_[p] = at(c); });
   }
-  GYR_DEVICE Pack<A, N> numbers(int p, Index c) const {
+  GYR_DEVICE Pack<A, N> values(int p, Index c) const {
     if constexpr (held) return held_[p];
     else return at(c);
   }
@@ -178,18 +178,18 @@ class BlockSums {
   // number: index of this lane's value. of: the k-th value, broadcast from the lanes that hold it to all lanes of the
   // warp.
   static GYR_DEVICE int number() { return int(unsigned(lane()) / sharing); }
-  static GYR_DEVICE A of(A own, int k) { return K == 1 ? own : shuffle(own, k * sharing); }
+  static GYR_DEVICE A of(A value, int k) { return K == 1 ? value : shuffle(value, k * sharing); }
 
   // Returns the sum over the block of this lane's value.
   GYR_DEVICE A operator()(const Pack<A, K>& v) {
     const A mine = warp_sums_by_lane(v);
     const int from = int(unsigned(lane()) % sharing);
-    if (from == 0) room_.store(first_ + warp() * K + number(), mine);
+    if (from == 0) storage_.store(first_ + warp() * K + number(), mine);
     sync_block();
     A sum = 0;
     GYR_UNROLL
     for (int i = 0; i < (most_row_threads / warp_size + sharing - 1) / sharing; ++i)
-      if (const int w = from + i * sharing; w < block_warps()) sum += room_.load(first_ + w * K + number());
+      if (const int w = from + i * sharing; w < block_warps()) sum += storage_.load(first_ + w * K + number());
     GYR_UNROLL
     for (int with = sharing / 2; with > 0; with /= 2) sum += shuffle_xor(sum, with);
     first_ = first_ == 0 ? block_warps() * K : 0;
@@ -197,7 +197,7 @@ class BlockSums {
   }
 
  private:
-  Shared<A> room_;
+  Shared<A> storage_;
   int first_ = 0;
 };
 
@@ -230,9 +230,9 @@ GYR_KERNEL column_sums_kernel(Term term, Index rows, Global<A> partial) {
 }
 
 // Sum over b of partial(b, c) for the lane's column c. Every warp of the block adds up some of the b. The first warp
-// gets the total, added in a fixed order. room: one element per thread.
+// gets the total, added in a fixed order. storage: one element per thread.
 template <class A>
-GYR_DEVICE A sum_of_blocks(const Global<const A>& partial, Index c, const Shared<A>& room) {
+GYR_DEVICE A sum_of_blocks(const Global<const A>& partial, Index c, const Shared<A>& storage) {
   constexpr int in_flight = 16;  // loads in flight per thread
   A v = 0;
   if (c < partial.columns())
@@ -245,11 +245,11 @@ GYR_DEVICE A sum_of_blocks(const Global<const A>& partial, Index c, const Shared
       }
       for (int i = 0; i < in_flight; ++i) v += more[i];
     }
-  room.store(thread_index(), v);
+  storage.store(thread_index(), v);
   sync_block();
   A total = 0;
   if (warp() == 0)
-    for (int w = 0; w < block_warps(); ++w) total += room.load(w * warp_size + lane());
+    for (int w = 0; w < block_warps(); ++w) total += storage.load(w * warp_size + lane());
   return total;
 }
 template <class A>
@@ -261,11 +261,11 @@ Grid grid_of_sums(const Global<const A>& partial) {
 // out(c) += scale * sum over b of partial(b, c). Columns beyond those of `out` are added to `next`.
 template <class A>
 GYR_KERNEL add_blocks_kernel(Global<const A> partial, A scale, Global<A> out, Global<A> next) {
-  const Index c = block_index() * warp_size + lane(), behind = c - out.columns();
+  const Index c = block_index() * warp_size + lane(), next_column = c - out.columns();
   const A sum = sum_of_blocks(partial, c, Shared<A>());
   if (warp() > 0) return;
-  if (behind < 0) out.store(c, out.load(c) + scale * sum);
-  else if (behind < next.columns()) next.store(behind, next.load(behind) + scale * sum);
+  if (next_column < 0) out.store(c, out.load(c) + scale * sum);
+  else if (next_column < next.columns()) next.store(next_column, next.load(next_column) + scale * sum);
 }
 template <class A>
 void add_blocks(Device& dev, const char* name, const Global<const A>& partial, A scale, const Global<A>& out, const Global<A>& next = {}) {

@@ -14,15 +14,15 @@ constexpr Index strip = 16384;  // elements that one block adds up
 // One thread adds the values in order, since there are only a few hundred. The other threads load them to shared
 // memory.
 GYR_KERNEL add_in_order_kernel(Global<const double> x, Global<double> sum) {
-  const Shared<double> room;
+  const Shared<double> storage;
   double t = 0;
   for (Index first = 0; first < x.columns(); first += block_threads()) {
     const Index rest = x.columns() - first;
     const int here = rest < block_threads() ? int(rest) : block_threads();
-    if (thread_index() < here) room.store(thread_index(), x.load(first + thread_index()));
+    if (thread_index() < here) storage.store(thread_index(), x.load(first + thread_index()));
     sync_block();
     if (thread_index() == 0)
-      for (int i = 0; i < here; ++i) t += room.load(i);
+      for (int i = 0; i < here; ++i) t += storage.load(i);
     sync_block();
   }
   if (thread_index() == 0) sum.store(0, sum.load(0) + t);
@@ -32,7 +32,7 @@ GYR_KERNEL add_in_order_kernel(Global<const double> x, Global<double> sum) {
 // one gives the same bits.
 template <class A, int N>
 GYR_KERNEL squares_kernel(Global<const A> x, bool packs, Global<double> partial) {
-  const Shared<double> room;
+  const Shared<double> storage;
   const Index b = block_index(), last = (b + 1) * strip < x.columns() ? (b + 1) * strip : x.columns();
   double t = 0;
   for (Index i = b * strip + N * thread_index(); i < last; i += N * block_threads()) {
@@ -42,15 +42,15 @@ GYR_KERNEL squares_kernel(Global<const A> x, bool packs, Global<double> partial)
       for (int k = 0; k < N && i + k < last; ++k) v.at[k] = x.load(i + k);
     for (int k = 0; k < N; ++k) t += double(v.at[k]) * double(v.at[k]);
   }
-  t = block_sum(t, room);
+  t = block_sum(t, storage);
   if (thread_index() == 0) partial.store(b, t);
 }
 
 GYR_KERNEL total_kernel(Global<const double> partial, Global<double> total) {
-  const Shared<double> room;
+  const Shared<double> storage;
   double t = 0;
   for (Index b = thread_index(); b < partial.columns(); b += block_threads()) t += partial.load(b);
-  t = block_sum(t, room);
+  t = block_sum(t, storage);
   if (thread_index() == 0) total.store(0, t);
 }
 
@@ -67,10 +67,10 @@ Tensor1<double> sum_of_squares(Device& dev, Tensor1<const A> x) {
   const auto partial = dev.scratch.tensor<double>(strips);
   const auto total = dev.scratch.tensor<double>(1);
   if (dev.dry_run()) return total;
-  const int room = usual_warps * int(sizeof(double));
+  const int storage = usual_warps * int(sizeof(double));
   const bool packs = Global<const A>(rows(x, 0, n - n % N)).template packs<N>();
-  launch(dev, "sum_of_squares", {strips, usual_threads, room}, squares_kernel<A, N>, x, packs, partial);
-  launch(dev, "sum_of_squares", {1, usual_threads, room}, total_kernel, Tensor1<const double>(partial), total);
+  launch(dev, "sum_of_squares", {strips, usual_threads, storage}, squares_kernel<A, N>, x, packs, partial);
+  launch(dev, "sum_of_squares", {1, usual_threads, storage}, total_kernel, Tensor1<const double>(partial), total);
   return total;
 }
 

@@ -70,14 +70,14 @@ class BucketOrder {
 
   // Writes the entries of the bucket's tokens. The last block also writes empty entries after those of all held tokens.
   GYR_DEVICE void write(const Global<std::int32_t>& places) const {
-    for (int i = thread_index(); i < block_warps() * keys_; i += block_threads()) room_.store(i, 0);
+    for (int i = thread_index(); i < block_warps() * keys_; i += block_threads()) storage_.store(i, 0);
     sync_block();
     const int before = count(), mine = begin_keys();
     each_step([&](int r, Token token) {
       const bool ours = is_ours(token);
       each_key(ours, token, [&](int at, std::uint32_t equal) {
-        const int key = key_of(token), n = room_.load(size_of(key)), place = room_.load(at) + bits_of(equal & lower_lanes());
-        TokenPlace::of(r, int(held_.row(token)), place, n).store(places, before + room_.load(begin_of(key)) + place);
+        const int key = key_of(token), n = storage_.load(size_of(key)), place = storage_.load(at) + bits_of(equal & lower_lanes());
+        TokenPlace::of(r, int(held_.row(token)), place, n).store(places, before + storage_.load(begin_of(key)) + place);
       });
     });
     if (block_index() + 1 < grid_blocks()) return;
@@ -129,7 +129,7 @@ class BucketOrder {
     }
     if (ours) f(at, equal);
     sync_warp();
-    if (ours && lowest_bit(equal) == lane()) room_.store(at, room_.load(at) + bits_of(equal));
+    if (ours && lowest_bit(equal) == lane()) storage_.store(at, storage_.load(at) + bits_of(equal));
     sync_warp();
   }
 
@@ -154,26 +154,26 @@ class BucketOrder {
       int n = 0;
       if (key < keys_)
         for (int w = 0; w < block_warps(); ++w) {
-          const int of_warp = room_.load(w * keys_ + key);
-          room_.store(w * keys_ + key, n);
+          const int of_warp = storage_.load(w * keys_ + key);
+          storage_.store(w * keys_ + key, n);
           n += of_warp;
         }
       const int to_here = sum_up_to_lane(n);
-      if (lane() == warp_size - 1) room_.store(sums() + warp(), to_here);
+      if (lane() == warp_size - 1) storage_.store(sums() + warp(), to_here);
       sync_block();
       int before = all;
       for (int w = 0; w < block_warps(); ++w) {
-        const int of_warp = room_.load(sums() + w);
+        const int of_warp = storage_.load(sums() + w);
         if (w < warp()) before += of_warp;
         all += of_warp;
       }
-      if (key < keys_) room_.store(size_of(key), n), room_.store(begin_of(key), before + to_here - n);
+      if (key < keys_) storage_.store(size_of(key), n), storage_.store(begin_of(key), before + to_here - n);
       sync_block();
     }
     return all;
   }
 
-  Shared<int> room_;
+  Shared<int> storage_;
   Global<const Token> tokens_;
   HeldTokens held_;
   int bits_, keys_;

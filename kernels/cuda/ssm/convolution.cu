@@ -128,7 +128,7 @@ struct Window {
     for (int k = 1; k < taps; ++k) put(k, k <= unused ? Pack<T, N>() : h.template input<N>(at.b, at.begin - taps + k, at.channel));
   }
   GYR_DEVICE void put(int slot, const Held<T, N>& in) {
-    const auto v = in.numbers();
+    const auto v = in.values();
     for (int i = 0; i < N; ++i) x[slot][i] = v.at[i];
   }
   // Ring-buffer slot of the input at tap k of token j.
@@ -226,7 +226,7 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
   // x and dy of the segment; the first row is the next token to read
   Strip<const T, N> x(h.x, at.row(h), at.channel), dout(dy, at.row(h), at.channel);
   Strip<T, N> din(dx, at.row(h), at.channel);  // dx of the segment; the first row is the next token to write
-  const int own = at.end - at.begin, behind = int(h.seq_length) - at.end, tokens = own + (behind < taps - 1 ? behind : taps - 1);
+  const int inside = at.end - at.begin, after_end = int(h.seq_length) - at.end, tokens = inside + (after_end < taps - 1 ? after_end : taps - 1);
   Held<T, N> coming[depth], prefetched_dout[depth];
   const auto read = [&](int j) {
     coming[j % depth] = x.load(0), prefetched_dout[j % depth] = dout.load(0);
@@ -236,16 +236,16 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
   for (int j = 0; j < depth; ++j)
     if (j < tokens) read(j);
   Window<T, taps, N> window(h, w, at);
-  for (int first = 0; first < own + taps - 1; first += taps) {
+  for (int first = 0; first < inside + taps - 1; first += taps) {
     // usual: all tokens are in the segment, their windows are within their document, and each completes one dx of the
     // segment
     const auto take = [&](auto usual) {
       GYR_UNROLL
       for (int j = 0; j < taps; ++j) {
         const int t = first + j, done = t - (taps - 1);
-        if (!usual && t >= own + taps - 1) break;
+        if (!usual && t >= inside + taps - 1) break;
         if (usual || t < tokens) {
-          const auto d = prefetched_dout[j % depth].numbers();
+          const auto d = prefetched_dout[j % depth].values();
           window.put(j, coming[j % depth]);
           if (t + depth < tokens) read(j);
           const int reach = usual ? taps : h.reach(at.b, at.begin + t);
@@ -254,7 +254,7 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
           window.see(j, dc);
           for (int i = 0; i < N; ++i) dc[i] = d.at[i] * silu_slope(dc[i]);
           sum.spread(window, j, reach, dc);
-          if (usual || t < own) sum.count(window, j, dc);
+          if (usual || t < inside) sum.count(window, j, dc);
         }
         const auto out = sum.finished(j);
         if (usual || done >= 0) din.store(0, out), din.move_down(1);
@@ -262,7 +262,7 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
           dbefore.template store_pack<N>(at.b * (h.conv_kernel - 1) + before + h.conv_kernel - 1, at.channel, out);
       }
     };
-    if (first > 0 && first + taps <= own && h.reach(at.b, at.begin + first + taps - 1) >= 2 * (taps - 1)) take(std::true_type());
+    if (first > 0 && first + taps <= inside && h.reach(at.b, at.begin + first + taps - 1) >= 2 * (taps - 1)) take(std::true_type());
     else take(std::false_type());
   }
 }
@@ -276,19 +276,19 @@ convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w,
   const Place<N> at(h, segment);
   Gradient<T, taps, N> sum;
   if (!at.empty(h)) gradient_of_segment(h, at, dy, w, dx, dbefore, sum);
-  const Shared<Pack<A, N>> room;
+  const Shared<Pack<A, N>> storage;
   GYR_UNROLL
   for (int k = 0; k <= taps; ++k) {
     Pack<A, N> mine;
     for (int i = 0; i < N; ++i) mine.at[i] = sum.w[k][i];
-    room.store((warp() * (taps + 1) + k) * warp_size + lane(), mine);
+    storage.store((warp() * (taps + 1) + k) * warp_size + lane(), mine);
   }
   sync_block();
   if (at.channel >= h.channels()) return;
   for (int k = warp(); k <= taps; k += warps) {
     Pack<A, N> total = {};
     for (int from = 0; from < warps; ++from) {
-      const auto more = room.load((from * (taps + 1) + k) * warp_size + lane());
+      const auto more = storage.load((from * (taps + 1) + k) * warp_size + lane());
       for (int i = 0; i < N; ++i) total.at[i] += more.at[i];
     }
     sums.template store_pack<N>(at.unit, k * h.channels() + at.channel, total);
@@ -368,8 +368,8 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
       [&](auto taps, auto n) {
         const Global<A> sums(dev.scratch.tensor<A>(units_of(history, segment), (taps + 1) * C));
         if (dev.dry_run()) return;
-        const int room = warps * (taps + 1) * warp_size * n * int(sizeof(A));
-        launch(dev, "convolution_backward", grid_of_segments<n>(history, segment, room), convolution_backward_kernel<T, taps, n>, history, dout,
+        const int storage = warps * (taps + 1) * warp_size * n * int(sizeof(A));
+        launch(dev, "convolution_backward", grid_of_segments<n>(history, segment, storage), convolution_backward_kernel<T, taps, n>, history, dout,
                Weights<A>::template of<taps, n>(w, bias), segment, din, dinput, sums);
         launch(dev, "convolution_backward", grid_of_sums(Global<const A>(sums)), add_weights_kernel<A>, C, Index(taps), K, Global<const A>(sums), dw,
                dbias);

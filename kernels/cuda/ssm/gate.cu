@@ -14,7 +14,7 @@ template <class T, int N>
 GYR_KERNEL gate_kernel(Global<const T> y, Global<const T> z, Global<T> out) {
   each_row(y.rows(), [&](Index r) {
     each_column<N>(y.columns(), [&](Index c) {
-      const auto from = y.template load_numbers<N>(r, c), by = z.template load_numbers<N>(r, c);
+      const auto from = y.template load_values<N>(r, c), by = z.template load_values<N>(r, c);
       Pack<T, N> to;
       for (int i = 0; i < N; ++i) to.at[i] = T(from.at[i] * silu(by.at[i]));
       out.template store_pack<N>(r, c, to);
@@ -27,7 +27,7 @@ GYR_KERNEL gate_backward_kernel(Global<const T> dout, Global<const T> y, Global<
   using A = Acc<T>;
   each_row(y.rows(), [&](Index r) {
     each_column<N>(y.columns(), [&](Index c) {
-      const auto d = dout.template load_numbers<N>(r, c), from = y.template load_numbers<N>(r, c), by = z.template load_numbers<N>(r, c);
+      const auto d = dout.template load_values<N>(r, c), from = y.template load_values<N>(r, c), by = z.template load_values<N>(r, c);
       Pack<T, N> to, dby;
       for (int i = 0; i < N; ++i) {
         const A v = by.at[i], sig = sigmoid(v), o = d.at[i];
@@ -48,9 +48,9 @@ GYR_KERNEL squares_kernel(NormGroups s, bool gated, Global<const T> y, Global<co
     for (Index g = 0; g < s.groups; ++g) {
       A total = 0;
       each_column<N>(s.width, [&](Index e) {
-        const auto from = y.template load_numbers<N>(r, g * s.width + e);
+        const auto from = y.template load_values<N>(r, g * s.width + e);
         Pack<A, N> by;
-        if (gated) by = z.template load_numbers<N>(r, g * s.width + e);
+        if (gated) by = z.template load_values<N>(r, g * s.width + e);
         for (int i = 0; i < N; ++i) {
           const A v = gated ? from.at[i] * silu(by.at[i]) : from.at[i];
           total += v * v;
@@ -62,26 +62,26 @@ GYR_KERNEL squares_kernel(NormGroups s, bool gated, Global<const T> y, Global<co
   });
 }
 
-// Computes rstd of a norm group from the sum of squares over its `width` channels. share: 1 / width.
+// Computes rstd of a norm group from the sum of squares over its `width` channels. inverse_width: 1 / width.
 template <class A>
 struct NormFactor {
-  A share, eps;
-  NormFactor(Index width, double eps) : share(A(1 / double(width))), eps(A(eps)) {}
-  GYR_DEVICE A of(A squares) const { return inverse_root(squares * share + eps); }
+  A inverse_width, eps;
+  NormFactor(Index width, double eps) : inverse_width(A(1 / double(width))), eps(A(eps)) {}
+  GYR_DEVICE A of(A squares) const { return inverse_root(squares * inverse_width + eps); }
 };
 
-// Computes `products` for one norm group and the rows of a block, and sums dn vh over these rows into one row of
-// `partial`. The products are the same for both gate orders.
+// Computes `dots` for one norm group and the rows of a block, and sums dn vh over these rows into one row of
+// `partial`. The dot products are the same for both gate orders.
 template <class T, int N, int P>
 GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
-products_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Global<const T> dout, Global<const T> y, Global<const T> z,
-                Global<const Acc<T>> w, Global<const Acc<T>> squares, Global<Acc<T>> products, Global<Acc<T>> partial) {
+dots_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Global<const T> dout, Global<const T> y, Global<const T> z,
+                Global<const Acc<T>> w, Global<const Acc<T>> squares, Global<Acc<T>> dots, Global<Acc<T>> partial) {
   using A = Acc<T>;
   constexpr int K = few_rows_at_once<P>;
-  const Index g = block_index() % s.groups, block = block_index() / s.groups, own = g * s.width;
+  const Index g = block_index() % s.groups, block = block_index() / s.groups, group_begin = g * s.width;
   const Index begin = block * rows_of_block, end = begin + rows_of_block < s.rows ? begin + rows_of_block : s.rows;
-  const ColumnWeights<A, N, P> weight(w, A(0), own, s.width);
-  ColumnSums<A, N, P> dw(partial, block, own, s.width);
+  const ColumnWeights<A, N, P> weight(w, A(0), group_begin, s.width);
+  ColumnSums<A, N, P> dw(partial, block, group_begin, s.width);
   BlockSums<A, K> sum;
   for (Index first = begin; first < end; first += K) {
     RowPart<T, N, P> d[K], from[K], by[K];
@@ -89,14 +89,15 @@ products_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Gl
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       const Index r = first + k < end ? first + k : end - 1;
-      d[k].take(dout, r, own, s.width), from[k].take(y, r, own, s.width), by[k].take(z, r, own, s.width), rstd[k] = factor.of(squares.load(r, g));
+      d[k].take(dout, r, group_begin, s.width), from[k].take(y, r, group_begin, s.width), by[k].take(z, r, group_begin, s.width),
+          rstd[k] = factor.of(squares.load(r, g));
     }
     Pack<A, K> total = {};
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
       if (first + k >= end) break;
       each_part<N, P>(s.width, [&](int p, Index c) {
-        const auto o = d[k].numbers(p, c), v = from[k].numbers(p, c), gate = by[k].numbers(p, c), scale = weight.numbers(p, c);
+        const auto o = d[k].values(p, c), v = from[k].values(p, c), gate = by[k].values(p, c), scale = weight.values(p, c);
         Pack<A, N> product;
         for (int i = 0; i < N; ++i) {
           product.at[i] = o.at[i] * v.at[i] * silu(gate.at[i]) * rstd[k];
@@ -105,11 +106,11 @@ products_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Gl
         dw.add(p, c, product);
       });
     }
-    const A own = sum(total);
+    const A group_begin = sum(total);
     GYR_UNROLL
     for (int k = 0; k < K; ++k) {
-      const A product = sum.of(own, k);
-      if (thread_index() == 0 && first + k < end) products.store(first + k, g, product);
+      const A product = sum.of(group_begin, k);
+      if (thread_index() == 0 && first + k < end) dots.store(first + k, g, product);
     }
   }
   dw.store();
@@ -124,7 +125,7 @@ GYR_KERNEL norm_kernel(NormGroups s, NormFactor<Acc<T>> factor, Global<const T> 
       const A rstd = factor.of(squares.load(r, g));
       each_column<N>(s.width, [&](Index e) {
         const Index c = g * s.width + e;
-        const auto from = y.template load_numbers<N>(r, c), by = z.template load_numbers<N>(r, c);
+        const auto from = y.template load_values<N>(r, c), by = z.template load_values<N>(r, c);
         const auto weight = w.template load_pack<N>(0, c);
         Pack<T, N> to;
         for (int i = 0; i < N; ++i) to.at[i] = T(weight.at[i] * rstd * from.at[i] * silu(by.at[i]));
@@ -134,7 +135,7 @@ GYR_KERNEL norm_kernel(NormGroups s, NormFactor<Acc<T>> factor, Global<const T> 
   });
 }
 
-// Gradients dy of the scan output and dz of the gate. u = dO w, mean = products / width.
+// Gradients dy of the scan output and dz of the gate. u = dO w, mean = dots / width.
 template <class A>
 struct NormGradient {
   bool gate_first;
@@ -149,14 +150,14 @@ struct NormGradient {
 
 template <class T, int N>
 GYR_KERNEL norm_backward_kernel(NormGroups s, bool gate_first, NormFactor<Acc<T>> factor, Global<const T> dout, Global<const T> y, Global<const T> z,
-                                Global<const Acc<T>> w, Global<const Acc<T>> squares, Global<const Acc<T>> products, Global<T> dy, Global<T> dz) {
+                                Global<const Acc<T>> w, Global<const Acc<T>> squares, Global<const Acc<T>> dots, Global<T> dy, Global<T> dz) {
   using A = Acc<T>;
   each_row(s.rows, [&](Index r) {
     for (Index g = 0; g < s.groups; ++g) {
-      const NormGradient<A> gradient{gate_first, factor.of(squares.load(r, g)), products.load(r, g) * factor.share};
+      const NormGradient<A> gradient{gate_first, factor.of(squares.load(r, g)), dots.load(r, g) * factor.inverse_width};
       each_column<N>(s.width, [&](Index e) {
         const Index c = g * s.width + e;
-        const auto d = dout.template load_numbers<N>(r, c), from = y.template load_numbers<N>(r, c), by = z.template load_numbers<N>(r, c);
+        const auto d = dout.template load_values<N>(r, c), from = y.template load_values<N>(r, c), by = z.template load_values<N>(r, c);
         const auto weight = w.template load_pack<N>(0, c);
         Pack<T, N> to, dby;
         for (int i = 0; i < N; ++i) {
@@ -218,8 +219,8 @@ void gated_norm(Device& dev, GateOrder, Matrix<const T> y, Matrix<const T> z, Te
 }
 
 template <class T>
-void gated_norm_products(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> products, Tensor1<Acc<T>> dw) {
+void gated_norm_dots(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                         Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor1<Acc<T>> dw) {
   using A = Acc<T>;
   const NormGroups s = norm_groups(y, squares);
   const Index of_block = rows_of_sums<T>(s.rows, s.width, s.groups), blocks = ceil_div(s.rows, of_block);
@@ -231,8 +232,8 @@ void gated_norm_products(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<c
   with_row_packs<T>(
       s.width,
       [&](auto n, auto p, int threads) {
-        launch(dev, "gated_norm_products", {blocks * s.groups, threads, BlockSums<A, few_rows_at_once<p>>::bytes(threads)}, products_kernel<T, n, p>,
-               s, factor, of_block, d, from, by, weight, squares, products, dw.data() ? partial : Global<A>());
+        launch(dev, "gated_norm_products", {blocks * s.groups, threads, BlockSums<A, few_rows_at_once<p>>::bytes(threads)}, dots_kernel<T, n, p>,
+               s, factor, of_block, d, from, by, weight, squares, dots, dw.data() ? partial : Global<A>());
       },
       group_of<T>(s), d, from, by, weight, partial);
   if (dw.data()) add_blocks<A>(dev, "gated_norm_products", partial, A(1), dw);
@@ -240,7 +241,7 @@ void gated_norm_products(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<c
 
 template <class T>
 void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> products, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
   const NormGroups s = norm_groups(y, squares);
   const Global<const T> d(dout), from(y), by(z);
   const Global<const Acc<T>> weight(w);
@@ -249,7 +250,7 @@ void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Ma
   with_packs<T>(
       [&](auto n) {
         launch(dev, "gated_norm_backward", grid_of_rows(from), norm_backward_kernel<T, n>, s, order == GateOrder::gate_first, factor, d, from, by,
-               weight, squares, products, to, dby);
+               weight, squares, dots, to, dby);
       },
       group_of<T>(s), d, from, by, weight, to, dby);
 }

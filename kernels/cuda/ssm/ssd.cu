@@ -44,8 +44,8 @@ using namespace cuda::scan;
 namespace {
 
 template <class T>
-Tokens<T> tokens_of(const SsdInput<T>& in, const SsdSaved<Acc<T>>& saved, const DecayScratch<Acc<T>>& room) {
-  return {in.x, in.b, in.c, Tensor2<const Acc<T>>(saved.dt), room.decays()};
+Tokens<T> tokens_of(const SsdInput<T>& in, const SsdSaved<Acc<T>>& saved, const DecayScratch<Acc<T>>& workspace) {
+  return {in.x, in.b, in.c, Tensor2<const Acc<T>>(saved.dt), workspace.decays()};
 }
 
 // FLOP counts that are reported with Device::launch.
@@ -55,12 +55,12 @@ struct Flops {
   double steps() const { return 4 * s.tokens() * double(s.num_heads); }
   double decays() const { return 6 * s.tokens() * double(s.num_heads); }
   double states() const { return 2 * s.tokens() * channels() * double(s.state_size); }  // FLOPs of the GEMMs that write or read chunk states
-  double products() const { return 2 * s.pairs() * double(s.num_groups * s.state_size); }  // FLOPs of the GEMMs C B' and dG B
+  double gemm_flops() const { return 2 * s.pairs() * double(s.num_groups * s.state_size); }  // FLOPs of the GEMMs C B' and dG B
   double weighted() const { return 2 * s.pairs() * channels(); }  // FLOPs of the GEMM W U
   double passing() const { return 2 * s.states(); }
   // FLOPs of the outputs, and of the token gradients.
-  double outputs() const { return states() + products() + weighted() + 2 * s.pairs() * double(s.num_heads); }
-  double gradients() const { return 3 * states() + 3 * products() + 3 * weighted() + 5 * s.pairs() * double(s.num_heads) + passing(); }
+  double outputs() const { return states() + gemm_flops() + weighted() + 2 * s.pairs() * double(s.num_heads); }
+  double gradients() const { return 3 * states() + 3 * gemm_flops() + 3 * weighted() + 5 * s.pairs() * double(s.num_heads) + passing(); }
 };
 
 // Bytes moved: `of_tokens` passes over x and B plus `of_states` passes over the chunk states.
@@ -80,26 +80,27 @@ struct Backward {
 
   Backward(Device& dev, const ChunkGrid& s)
       : sums(dev, s, std::is_same_v<T, bf16>), partial(dev.scratch.tensor<A>(s.all_chunks(), 3 * s.num_heads)),
-        tensors(tensor_room<T>(dev, s, true)) {}
+        tensors(tensor_core_scratch<T>(dev, s, true)) {}
   void operator()(Device& dev, const SsdShape& shape, const ChunkGrid& s, const SsdInput<T>& in, const SsdWeights<A>& w, const SsdSaved<A>& saved,
-                  const DecayScratch<A>& room, Tensor2<const T> dy, const States<const A>& gradients, const SsdInputGradient<T>& d_in,
+                  const DecayScratch<A>& workspace, Tensor2<const T> dy, const States<const A>& gradients, const SsdInputGradient<T>& d_in,
                   const SsdWeightGradient<A>& dw, bool walked = false) {
     const Flops flops{s};
     const auto run = dev.launch("ssd_backward", flops.gradients() + flops.decays() + 2 * flops.steps(), bytes<T>(s, 6, 2));
     if (!run) return;
     const Tensor2<const A> dt(saved.dt);
-    token_gradients<T>(dev, s, tokens_of(in, saved, room), w.d, dy, rows_of(saved.states), gradients, tensors, walked, d_in, sums);
+    token_gradients<T>(dev, s, tokens_of(in, saved, workspace), w.d, dy, rows_of(saved.states), gradients, tensors, walked, d_in, sums);
     steps_backward<T>(dev, shape, s, in, w, dt, sums, partial, d_in.dt_raw, dw);
   }
 };
 
 // Memory for the fp32 gradients of the chunk states. For shapes in which one block walks through all chunks
-// (TensorCoreScratch::walks), it is room.both: the walk needs no fp32 gradients, and the fallback does not use
-// room.both.
+// (TensorCoreScratch::walks), it is workspace.both: the walk needs no fp32 gradients, and the fallback does not use
+// workspace.both.
 template <class T>
-Tensor3<Acc<T>> gradients_of_states(Device& dev, const ChunkGrid& s, [[maybe_unused]] const TensorCoreScratch& room) {
+Tensor3<Acc<T>> gradients_of_states(Device& dev, const ChunkGrid& s, [[maybe_unused]] const TensorCoreScratch& workspace) {
   if constexpr (std::is_same_v<T, bf16>)
-    if (TensorCoreScratch::walks(s)) return Tensor3<Acc<T>>(room.both.data(), std::size_t(s.batch), std::size_t(s.chunks), std::size_t(s.state_elements()));
+    if (TensorCoreScratch::walks(s))
+      return Tensor3<Acc<T>>(workspace.both.data(), std::size_t(s.batch), std::size_t(s.chunks), std::size_t(s.state_elements()));
   return dev.scratch.tensor<Acc<T>>(s.batch, s.chunks, s.state_elements());
 }
 
@@ -111,12 +112,12 @@ void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in,
   using A = Acc<T>;
   const ChunkGrid s(shape, in.documents);
   const Flops flops{s};
-  const DecayScratch<A> room(dev, s);
+  const DecayScratch<A> workspace(dev, s);
   const auto run = dev.launch("ssd", flops.steps() + flops.decays() + flops.states(), bytes<T>(s, 1, 1));
   if (!run) return;
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
-  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, room, rows_of(decay));
-  chunk_states<T>(dev, s, tokens_of(in, saved, room), {rows_of(saved.states), last});
+  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, workspace, rows_of(decay));
+  chunk_states<T>(dev, s, tokens_of(in, saved, workspace), {rows_of(saved.states), last});
 }
 
 template <class T>
@@ -124,12 +125,12 @@ void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, cons
   using A = Acc<T>;
   const ChunkGrid s(shape, in.documents);
   const Flops flops{s};
-  const DecayScratch<A> room(dev, s);
-  const TensorCoreScratch tensors = tensor_room<T>(dev, s, false);
+  const DecayScratch<A> workspace(dev, s);
+  const TensorCoreScratch tensors = tensor_core_scratch<T>(dev, s, false);
   const auto run = dev.launch("ssd", flops.decays() + flops.outputs(), bytes<T>(s, 2, 1));
   if (!run) return;
-  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, room, {});
-  outputs<T>(dev, s, tokens_of(in, saved, room), w.d, rows_of(saved.states), tensors, false, y);
+  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, workspace, {});
+  outputs<T>(dev, s, tokens_of(in, saved, workspace), w.d, rows_of(saved.states), tensors, false, y);
 }
 
 template <class T>
@@ -138,11 +139,11 @@ void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>&
   using A = Acc<T>;
   const ChunkGrid s(shape, in.documents);
   const Flops flops{s};
-  const DecayScratch<A> room(dev, s);
+  const DecayScratch<A> workspace(dev, s);
   const auto run = dev.launch("ssd_backward", flops.decays() + flops.states(), bytes<T>(s, 1, 1));
   if (!run) return;
-  fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, room, {});
-  chunk_states_of_outputs<T>(dev, s, tokens_of(in, saved, room), dy, rows_of(dstates));
+  fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, workspace, {});
+  chunk_states_of_outputs<T>(dev, s, tokens_of(in, saved, workspace), dy, rows_of(dstates));
 }
 
 template <class T>
@@ -151,10 +152,10 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
                                SsdWeightGradient<Acc<T>> dw) {
   using A = Acc<T>;
   const ChunkGrid s(shape, in.documents);
-  const DecayScratch<A> room(dev, s);
+  const DecayScratch<A> workspace(dev, s);
   Backward<T> backward(dev, s);
-  if (!dev.dry_run()) fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, room, {});
-  backward(dev, shape, s, in, w, saved, room, dy, {rows_of(dstates), dlast}, d_in, dw);
+  if (!dev.dry_run()) fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, workspace, {});
+  backward(dev, shape, s, in, w, saved, workspace, dy, {rows_of(dstates), dlast}, d_in, dw);
 }
 
 // The initial state is copied to saved.states first, because `last` may be the same memory as `initial`.
@@ -164,17 +165,17 @@ void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWei
   using A = Acc<T>;
   const ChunkGrid s(shape, in.documents);
   const Flops flops{s};
-  const DecayScratch<A> room(dev, s);
+  const DecayScratch<A> workspace(dev, s);
   const auto over = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads);
-  const TensorCoreScratch tensors = tensor_room<T>(dev, s, false);
+  const TensorCoreScratch tensors = tensor_core_scratch<T>(dev, s, false);
   const auto run = dev.launch("ssd", flops.steps() + flops.decays() + flops.states() + flops.passing() + flops.outputs(), bytes<T>(s, 3, 3));
   if (!run) return;
   const Matrix<A> entering(saved.states.data(), s.batch, s.state_elements(), s.chunks * s.state_elements());
   const States<A> states{rows_of(saved.states), last};
   copy_rows<A>(dev, "ssd", initial, entering);
   time_steps<T>(dev, shape, in.dt_raw, w.dt_bias, saved.dt);
-  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, room, over);
-  const Tokens<T> tokens = tokens_of(in, saved, room);
+  fill_decays<A>(dev, "ssd", s, saved.dt, w.a_log, workspace, over);
+  const Tokens<T> tokens = tokens_of(in, saved, workspace);
   const bool walked = walk_states<T>(dev, s, tokens, Tensor2<const A>(over), states, tensors);
   if (!walked) {
     chunk_states<T>(dev, s, tokens, states);
@@ -189,14 +190,14 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
   using A = Acc<T>;
   const ChunkGrid s(shape, in.documents);
   const Flops flops{s};
-  const DecayScratch<A> room(dev, s);
+  const DecayScratch<A> workspace(dev, s);
   Backward<T> backward(dev, s);
   const auto over = dev.scratch.tensor<A>(s.all_chunks(), s.num_heads);
   const auto dstates = gradients_of_states<T>(dev, s, backward.tensors);
   bool walked = false;
   if (const auto run = dev.launch("ssd_backward", flops.states() + flops.passing(), bytes<T>(s, 1, 3))) {
-    fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, room, over);
-    const Tokens<T> tokens = tokens_of(in, saved, room);
+    fill_decays<A>(dev, "ssd_backward", s, saved.dt, w.a_log, workspace, over);
+    const Tokens<T> tokens = tokens_of(in, saved, workspace);
     const Tensor2<const A> factors(over);
     walked = walk_gradients<T>(dev, s, tokens, factors, dy, rows_of(Tensor3<const A>(saved.states)), dlast, dinitial, d_in, backward.tensors,
                                backward.sums);
@@ -208,7 +209,7 @@ void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, con
       if (dinitial.data()) copy_rows<A>(dev, "ssd_backward", entering, dinitial);
     }
   }
-  backward(dev, shape, s, in, w, saved, room, dy, {rows_of(Tensor3<const A>(dstates)), dlast}, d_in, dw, walked);
+  backward(dev, shape, s, in, w, saved, workspace, dy, {rows_of(Tensor3<const A>(dstates)), dlast}, d_in, dw, walked);
 }
 
 GYR_SCALARS(GYR_SSD)

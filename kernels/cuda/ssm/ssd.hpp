@@ -36,8 +36,8 @@ struct ChunkGrid {
   // are ignored.
   double tokens() const { return double(batch) * double(seq_length); }
   double pairs() const {
-    const double whole = double(seq_length / chunk_size), q = double(chunk_size), rest = double(seq_length % chunk_size);
-    return double(batch) * (whole * q * (q + 1) + rest * (rest + 1)) / 2;
+    const double full_chunks = double(seq_length / chunk_size), q = double(chunk_size), rest = double(seq_length % chunk_size);
+    return double(batch) * (full_chunks * q * (q + 1) + rest * (rest + 1)) / 2;
   }
   // Elements in the states of all chunks.
   double states() const { return double(all_chunks()) * double(state_elements()); }
@@ -81,17 +81,17 @@ GYR_DEVICE A decay_between(const DecaySum<A>& l, const DecaySum<A>& s) {
 // Decays of one head within a chunk. They are exactly 0 across a document boundary.
 template <class A>
 struct HeadDecay {
-  const ChunkGrid& cut;
+  const ChunkGrid& grid;
   const Chunk& chunk;
   const Decays<A>& all;
   Index row, last_begin;  // last_begin: first token of the last token's document
 
   GYR_DEVICE HeadDecay(const ChunkGrid& s, const Chunk& k, const Decays<A>& all, Index head)
-      : cut(s), chunk(k), all(all), row(k.number * s.num_heads + head), last_begin(k.begin(s, k.length - 1)) {}
+      : grid(s), chunk(k), all(all), row(k.number * s.num_heads + head), last_begin(k.begin(s, k.length - 1)) {}
   // exp(s_l - s_s). Precondition: s <= l, and both tokens belong to the same document.
   GYR_DEVICE A between(Index l, Index s) const { return decay_between(at(l), at(s)); }
   GYR_DEVICE DecaySum<A> at(Index l) const { return {all.sum.load(row, l), all.rest.load(row, l)}; }
-  GYR_DEVICE A from_start(Index l) const { return chunk.carried(cut, l) ? fast_exp(all.sum.load(row, l)) : A(0); }
+  GYR_DEVICE A from_start(Index l) const { return chunk.carried(grid, l) ? fast_exp(all.sum.load(row, l)) : A(0); }
   GYR_DEVICE A to_end(Index l) const { return l >= last_begin ? between(chunk.length - 1, l) : A(0); }
   GYR_DEVICE A over() const { return from_start(chunk.length - 1); }
 };
@@ -120,7 +120,7 @@ Global<T> rows_of(const Tensor3<T>& x) {
 
 // ---- GEMMs of tiles: 64 threads, each with rows y + 8 i (i < 4) and columns x + 8 j (j < J). ----
 
-inline constexpr int side = 8, threads = side * side, tile = 4 * side, depth = 16, room_stride = depth + 1;
+inline constexpr int side = 8, threads = side * side, tile = 4 * side, depth = 16, operand_stride = depth + 1;
 inline constexpr int square_stride = tile + 1, square_tile_elements = tile * square_stride;
 // J of the widest tiles: 8 for tiles of 64 columns. double uses square tiles with J = 4, because it lacks the
 // registers.
@@ -129,7 +129,7 @@ inline constexpr int wide = std::is_same_v<A, double> ? 4 : 8;
 template <class A>
 inline constexpr int columns_of = side* wide<A>;
 template <class A>
-inline constexpr int gemm_tile_elements = (tile + columns_of<A>)*room_stride;
+inline constexpr int gemm_tile_elements = (tile + columns_of<A>)*operand_stride;
 
 GYR_DEVICE int my_x() { return thread_index() % side; }
 GYR_DEVICE int my_y() { return thread_index() / side; }
@@ -160,28 +160,28 @@ GYR_DEVICE void each_of_tile(const F& f) {
 }
 
 template <class A, bool is_along, class F>
-GYR_DEVICE void load_gemm_operand(const Shared<A>& room, int begin, int rows, Index first, Index count, const Operand<is_along, F>& x) {
+GYR_DEVICE void load_gemm_operand(const Shared<A>& operands, int begin, int rows, Index first, Index count, const Operand<is_along, F>& x) {
   for (int i = thread_index(); i < rows * depth; i += threads) {
     const int r = is_along ? i / depth : i % rows, k = is_along ? i % depth : i / rows;
-    room.store(begin + r * room_stride + k, first + k < count ? x.at(r, first + k) : A(0));
+    operands.store(begin + r * operand_stride + k, first + k < count ? x.at(r, first + k) : A(0));
   }
 }
 
-// sum(i, j) += sum over k < count of a(i, k) b(j, k), computed by all threads of the block. room: shared memory for
+// sum(i, j) += sum over k < count of a(i, k) b(j, k), computed by all threads of the block. operands: shared memory for
 // gemm_tile_elements elements.
 template <class A, int J, class Left, class Right>
-GYR_DEVICE void add_gemm(Index count, const Left& a, const Right& b, const Shared<A>& room, A (&sum)[4][J]) {
-  constexpr int b_room = tile * room_stride;
+GYR_DEVICE void add_gemm(Index count, const Left& a, const Right& b, const Shared<A>& operands, A (&sum)[4][J]) {
+  constexpr int b_offset = tile * operand_stride;
   for (Index first = 0; first < count; first += depth) {
     sync_block();
-    load_gemm_operand(room, 0, tile, first, count, a);
-    load_gemm_operand(room, b_room, side * J, first, count, b);
+    load_gemm_operand(operands, 0, tile, first, count, a);
+    load_gemm_operand(operands, b_offset, side * J, first, count, b);
     sync_block();
-    const int left_row = my_y() * room_stride, right_row = b_room + my_x() * room_stride;
+    const int left_row = my_y() * operand_stride, right_row = b_offset + my_x() * operand_stride;
     for (int k = 0; k < depth; ++k) {
       A left[4], right[J];
-      for (int i = 0; i < 4; ++i) left[i] = room.load(left_row + side * i * room_stride + k);
-      for (int j = 0; j < J; ++j) right[j] = room.load(right_row + side * j * room_stride + k);
+      for (int i = 0; i < 4; ++i) left[i] = operands.load(left_row + side * i * operand_stride + k);
+      for (int j = 0; j < J; ++j) right[j] = operands.load(right_row + side * j * operand_stride + k);
       GYR_UNROLL
       for (int i = 0; i < 4; ++i) {
         GYR_UNROLL
@@ -230,7 +230,7 @@ struct TensorCoreScratch {
   Tensor2<bf16> entering, leaving;      // (B chunks, H P N): entering states, and gradients of leaving states, in bf16
   Tensor2<float> both;                  // one allocation that contains `entering` and `leaving`
   Tensor2<bf16> of_outputs, of_inputs;  // gradient dG of C B' and its transpose, (B chunks G Q, Q), Q rounded up to full tiles
-  Tensor2<float> products;              // C . B of each pair of tiles in mma fragment order, (B chunks G tiles tiles, 4096)
+  Tensor2<float> cb;                    // C . B of each pair of tiles in mma fragment order, (B chunks G tiles tiles, 4096)
   Tensor2<float> start, end, step;      // decay from the chunk start exp(s_l), decay to its end exp(s_Q - s_l), and dt_l
 
   static bool fits(const ChunkGrid& s) {
@@ -238,8 +238,8 @@ struct TensorCoreScratch {
   }
   // True if one block carries its part of a state through all chunks of a sequence, instead of one block per chunk.
   // This moves each state through memory only once. It needs enough blocks to fill a GPU, or few chunks.
-  static constexpr Index channels = 64, numbers = 128;  // channels and state dimensions of a head's state per block
-  static Index state_blocks(const ChunkGrid& s) { return ceil_div(s.head_dim, channels) * ceil_div(s.state_size, numbers); }
+  static constexpr Index channels = 64, state_dims = 128;  // channels and state dimensions of a head's state per block
+  static Index state_blocks(const ChunkGrid& s) { return ceil_div(s.head_dim, channels) * ceil_div(s.state_size, state_dims); }
   static bool walks(const ChunkGrid& s) { return fits(s) && (s.batch * s.num_heads * state_blocks(s) >= 128 || s.chunks <= 4); }
   TensorCoreScratch() = default;
   TensorCoreScratch(Device& dev, const ChunkGrid& s, bool backward) {
@@ -254,14 +254,14 @@ struct TensorCoreScratch {
     } else {
       entering = dev.scratch.tensor<bf16>(s.all_chunks(), s.state_elements());
     }
-    products = dev.scratch.tensor<float>(groups * s.tiles() * s.tiles(), span * span);
+    cb = dev.scratch.tensor<float>(groups * s.tiles() * s.tiles(), span * span);
     for (auto* x : {&start, &end, &step}) *x = dev.scratch.tensor<float>(heads, s.chunk_size);
     if (!backward) return;
     for (auto* x : {&of_outputs, &of_inputs}) *x = dev.scratch.tensor<bf16>(groups * s.tiles() * span, s.tiles() * span);
   }
 };
 template <class T>
-TensorCoreScratch tensor_room(Device& dev, const ChunkGrid& s, bool backward) {
+TensorCoreScratch tensor_core_scratch(Device& dev, const ChunkGrid& s, bool backward) {
   if constexpr (std::is_same_v<T, bf16>) return {dev, s, backward};
   else return {};
 }

@@ -19,7 +19,7 @@ GYR_KERNEL factors_kernel(ChunkGrid s, Tokens<bf16> in, Global<float> start, Glo
   }
 }
 
-GYR_KERNEL products_kernel(ChunkGrid s, Global<const bf16> rows, Global<const bf16> columns, bool rows_of_s, Global<float> products) {
+GYR_KERNEL cb_kernel(ChunkGrid s, Global<const bf16> rows, Global<const bf16> columns, bool rows_of_s, Global<float> cb) {
   BlockIndex rest;
   const Index column_tile = rest.take(s.tiles()), row_tile = rest.take(s.tiles()), group = rest.take(s.num_groups), N = s.state_size;
   const Chunk k(s, rest.left);
@@ -36,18 +36,19 @@ GYR_KERNEL products_kernel(ChunkGrid s, Global<const bf16> rows, Global<const bf
       [&](int, int at) { add_by_rows<span>(place(2 * at), place(2 * at + 1), sum); });
   const Index row = pair_of(s, k.number, group, row_tile, column_tile);
   GYR_UNROLL
-  for (int n = 0; n < span / 8; ++n) products.template store_pack<4>(row, number_of(n), {{sum[n].at[0], sum[n].at[1], sum[n].at[2], sum[n].at[3]}});
+  for (int n = 0; n < span / 8; ++n) cb.template store_pack<4>(row, number_of(n), {{sum[n].at[0], sum[n].at[1], sum[n].at[2], sum[n].at[3]}});
 }
 
 }  // namespace
 
-void factors_by_tensor_cores(Device& dev, const char* kernel, const ChunkGrid& s, const Tokens<bf16>& in, const TensorCoreScratch& room) {
-  launch(dev, kernel, {s.all_chunks() * s.num_heads, tensor_threads}, factors_kernel, s, in, room.start, room.end, room.step);
+void factors_by_tensor_cores(Device& dev, const char* kernel, const ChunkGrid& s, const Tokens<bf16>& in, const TensorCoreScratch& scratch) {
+  launch(dev, kernel, {s.all_chunks() * s.num_heads, tensor_threads}, factors_kernel, s, in, scratch.start, scratch.end, scratch.step);
 }
 
-void dot_products_by_tensor_cores(Device& dev, const char* kernel, const ChunkGrid& s, const Tokens<bf16>& in, bool rows_of_s, const TensorCoreScratch& room) {
+void cb_by_tensor_cores(Device& dev, const char* kernel, const ChunkGrid& s, const Tokens<bf16>& in, bool rows_of_s,
+                        const TensorCoreScratch& scratch) {
   launch(dev, kernel, {s.all_chunks() * s.num_groups * s.tiles() * s.tiles(), tensor_threads, 2 * usual_stages * Tile(0, span).end()},
-         products_kernel, s, rows_of_s ? in.b : in.c, rows_of_s ? in.c : in.b, rows_of_s, room.products);
+         cb_kernel, s, rows_of_s ? in.b : in.c, rows_of_s ? in.c : in.b, rows_of_s, scratch.cb);
 }
 
 }  // namespace gyr::cuda::scan

@@ -36,21 +36,21 @@ struct GroupGradient {
   const Gradients<T>& g;
   const Chunk& k;
   Index r0, n0, group;
-  Shared<A> room, square;
+  Shared<A> operands, square;
 
   GYR_DEVICE A token(const Global<const T>& x, Index l, Index column) const { return l < k.length ? A(x.load(k.first + l, column)) : A(0); }
   GYR_DEVICE A mine(Index head, Index l, Index p) const { return token(of_c ? g.dy : in.x, l, head * s.head_dim + p); }
   GYR_DEVICE A other(Index head, Index l, Index p) const { return token(of_c ? in.x : g.dy, l, head * s.head_dim + p); }
   GYR_DEVICE Index first_head() const { return group * s.heads_per_group(); }
 
-  // Adds the state term of one head to `sum`. Writes its dot product with the C or B of each token (I or F) to `share`.
-  GYR_DEVICE void add_state(Index head, const Global<A>& share, A (&sum)[4][wide<A>]) const {
+  // Adds the state term of one head to `sum`. Writes its dot product with the C or B of each token (I or F) to `state_term`.
+  GYR_DEVICE void add_state(Index head, const Global<A>& state_term, A (&sum)[4][wide<A>]) const {
     const HeadDecay<A> decay(s, k, in.decays, head);
     A part[4][wide<A>] = {};
     const auto multiply = [&](const Global<const A>& states, Index row) {
       const auto state =
           across([&](int n, Index p) { return n0 + n < s.state_size ? states.load(row, (head * s.head_dim + p) * s.state_size + n0 + n) : A(0); });
-      add_gemm(s.head_dim, along([&](int l, Index p) { return mine(head, r0 + l, p); }), state, room, part);
+      add_gemm(s.head_dim, along([&](int l, Index p) { return mine(head, r0 + l, p); }), state, operands, part);
     };
     if (of_c) multiply(g.entering, k.number);
     else if (g.of_states.stores_leaving_state(s, k.number)) g.of_states.with_leaving_state(s, k.number, multiply);
@@ -68,7 +68,7 @@ struct GroupGradient {
       }
       product = row_sum(product);
       const Index parts = ceil_div(s.state_size, columns_of<A>);
-      if (my_x() == 0 && inside) share.store((k.number * s.num_heads + head) * parts + n0 / columns_of<A>, l, product);
+      if (my_x() == 0 && inside) state_term.store((k.number * s.num_heads + head) * parts + n0 / columns_of<A>, l, product);
     }
   }
 
@@ -79,7 +79,7 @@ struct GroupGradient {
       const HeadDecay<A> decay(s, k, in.decays, head);
       A product[4][4] = {};
       add_gemm(s.head_dim, along([&](int l, Index p) { return mine(head, r0 + l, p); }),
-                  along([&](int l, Index p) { return other(head, o0 + l, p); }), room, product);
+                  along([&](int l, Index p) { return other(head, o0 + l, p); }), operands, product);
       each_of_tile<4>([&](int i, int j, int row, int column) {
         const Index l = of_c ? r0 + row : o0 + column, t = of_c ? o0 + column : r0 + row;
         if (l < k.length && t <= l && t >= k.begin(s, l)) sum[i][j] += product[i][j] * in.dt.load(k.first + t, head) * decay.between(l, t);
@@ -92,12 +92,12 @@ struct GroupGradient {
     find_weights(o0);
     const auto rows =
         across([&](int n, Index l) { return n0 + n < s.state_size ? token(of_c ? in.b : in.c, o0 + l, group * s.state_size + n0 + n) : A(0); });
-    add_gemm(tile, along([&](int r, Index o) { return square.load(r * square_stride + int(o)); }), rows, room, sum);
+    add_gemm(tile, along([&](int r, Index o) { return square.load(r * square_stride + int(o)); }), rows, operands, sum);
   }
 };
 
 template <class T, bool of_c>
-GYR_KERNEL group_gradient_kernel(ChunkGrid s, Tokens<T> in, Gradients<T> g, Global<T> out, Global<Acc<T>> share) {
+GYR_KERNEL group_gradient_kernel(ChunkGrid s, Tokens<T> in, Gradients<T> g, Global<T> out, Global<Acc<T>> state_term) {
   using A = Acc<T>;
   BlockIndex rest;
   const Index n0 = rest.take(ceil_div(s.state_size, columns_of<A>)) * columns_of<A>, r0 = rest.take(ceil_div(s.chunk_size, tile)) * tile;
@@ -106,7 +106,7 @@ GYR_KERNEL group_gradient_kernel(ChunkGrid s, Tokens<T> in, Gradients<T> g, Glob
   if (r0 >= k.length) return;
   const GroupGradient<T, of_c> of{s, in, g, k, r0, n0, group, Shared<A>(), Shared<A>(gemm_tile_elements<A> * int(sizeof(A)))};
   A sum[4][wide<A>] = {};
-  for (Index head = of.first_head(); head < of.first_head() + s.heads_per_group(); ++head) of.add_state(head, share, sum);
+  for (Index head = of.first_head(); head < of.first_head() + s.heads_per_group(); ++head) of.add_state(head, state_term, sum);
   if (of_c)
     for (Index o0 = k.begin(s, r0) / tile * tile; o0 <= r0; o0 += tile) of.add_tokens(o0, sum);
   else
@@ -128,8 +128,8 @@ struct HeadGradient {
   const TokenSums<A>& sums;
   Index head;
   HeadDecay<A> decay;
-  Shared<A> room, square;
-  Shared<double> row_room;
+  Shared<A> operands, square;
+  Shared<double> row_sums;
 
   GYR_DEVICE Index row() const { return k.number * s.num_heads + head; }
   GYR_DEVICE A token(const Global<const T>& x, Index l, Index p) const {
@@ -145,7 +145,7 @@ struct HeadGradient {
     g.of_states.with_leaving_state(s, k.number, [&](const Global<const A>& states, Index at) {
       const auto state =
           along([&](int p, Index n) { return p0 + p < s.head_dim ? states.load(at, (head * s.head_dim + p0 + p) * s.state_size + n) : A(0); });
-      add_gemm(s.state_size, along([&](int t, Index n) { return shared_token(in.b, s0 + t, n); }), state, room, du);
+      add_gemm(s.state_size, along([&](int t, Index n) { return shared_token(in.b, s0 + t, n); }), state, operands, du);
     });
     scale_rows(du, [&](int t) { return s0 + t < k.length ? decay.to_end(s0 + t) : A(0); });
   }
@@ -155,7 +155,7 @@ struct HeadGradient {
   GYR_DEVICE void find_weights(Index s0, Index l0, bool once, double (&column_sums)[4]) const {
     A weight[4][4] = {}, slope[4][4] = {};
     add_gemm(s.state_size, along([&](int t, Index n) { return shared_token(in.b, s0 + t, n); }),
-                along([&](int l, Index n) { return shared_token(in.c, l0 + l, n); }), room, weight);
+                along([&](int l, Index n) { return shared_token(in.c, l0 + l, n); }), operands, weight);
     each_of_tile<4>([&](int i, int j, int row, int column) {
       const Index l = l0 + column, t = s0 + row;
       const bool seen = l < k.length && t <= l && t >= k.begin(s, l);
@@ -164,7 +164,7 @@ struct HeadGradient {
     });
     if (!once) return;
     add_gemm(s.head_dim, along([&](int t, Index p) { return token(in.x, s0 + t, p); }),
-                along([&](int l, Index p) { return token(g.dy, l0 + l, p); }), room, slope);
+                along([&](int l, Index p) { return token(g.dy, l0 + l, p); }), operands, slope);
     GYR_UNROLL
     for (int j = 0; j < 4; ++j) {
       double row_sum = 0;
@@ -174,12 +174,12 @@ struct HeadGradient {
         const A e = t < l0 + my_x() + side * j && t < k.length ? in.dt.load(k.first + t, head) * slope[i][j] * weight[i][j] : A(0);
         row_sum += double(e), column_sums[i] += double(e);
       }
-      row_room.store(my_y() * tile + my_x() + side * j, row_sum);
+      row_sums.store(my_y() * tile + my_x() + side * j, row_sum);
     }
     sync_block();
     if (const Index l = l0 + thread_index(); thread_index() < tile && l < k.length) {
       double all = sums.rows.load(row(), l);
-      for (int y = 0; y < side; ++y) all += row_room.load(y * tile + thread_index());
+      for (int y = 0; y < side; ++y) all += row_sums.load(y * tile + thread_index());
       sums.rows.store(row(), l, all);
     }
   }
@@ -190,7 +190,7 @@ struct HeadGradient {
     for (Index l0 = s0; l0 < k.length && k.begin(s, l0) < s0 + tile; l0 += tile) {
       find_weights(s0, l0, p0 == 0, column_sums);
       add_gemm(tile, along([&](int t, Index l) { return square.load(t * square_stride + int(l)); }),
-                  across([&](int p, Index l) { return token(g.dy, l0 + l, p0 + p); }), room, du);
+                  across([&](int p, Index l) { return token(g.dy, l0 + l, p0 + p); }), operands, du);
     }
   }
 };

@@ -12,7 +12,7 @@ namespace {
 
 struct Pairs {
   Global<const bf16> x, dy;
-  Global<const float> step, products;  // step: dt of each token; products: dot products B_s . C_l, with rows s
+  Global<const float> step, cb;  // step: dt of each token; cb: dot products B_s . C_l, with rows s
   Global<bf16> of_outputs, of_inputs;  // gradient dG of C B', and its transpose
   Global<double> rows, columns;  // sums of E over s and over l, (B chunks H tiles, Q)
 };
@@ -30,7 +30,7 @@ struct PairSharedMemory {
   static GYR_DEVICE Shared<float> sum(int i) { return Shared<float>(table_of(i)); }
   static GYR_DEVICE Shared<float> rest(int i) { return Shared<float>(table_of(i) + 2 * span * int(sizeof(float))); }
   static GYR_DEVICE Shared<float> step(int i) { return Shared<float>(table_of(i) + 4 * span * int(sizeof(float))); }
-  static GYR_DEVICE int by_warp(int turn) { return table_of(usual_stages) + turn * warps * span * int(sizeof(float)); }
+  static GYR_DEVICE int by_warp(int stage_index) { return table_of(usual_stages) + stage_index * warps * span * int(sizeof(float)); }
 };
 
 // Reduces two values over the pair of lanes that differ in `bit`: the lane without the bit returns the sum of `first`,
@@ -138,7 +138,7 @@ struct PairGradient {
     FragmentD product[span / 8];
     GYR_UNROLL
     for (int n = 0; n < span / 8; ++n) {
-      const auto p = in.products.template load_pack<4>(pair, number_of(n));
+      const auto p = in.cb.template load_pack<4>(pair, number_of(n));
       for (int i = 0; i < 4; ++i) product[n].at[i] = p.at[i];
     }
     const std::uint32_t seen = visible_pairs();
@@ -193,12 +193,12 @@ pairs_kernel(ChunkGrid s, Pairs in, Decays<float> decays) {
 
 // ---- Groups: one block computes 128 tokens by 64 state dimensions of dB or dC ----
 
-// out = sum over heads of factor left S' + weights others. share: dot product of each head's state term with `own`.
+// out = sum over heads of factor left S' + weights other_tokens. state_term: dot product of each head's state term with `block_tile`.
 struct Side {
-  Global<const bf16> left, state, own, weights, others;
+  Global<const bf16> left, state, block_tile, weights, other_tokens;
   Global<const float> factor, step;  // factors of each token's state term: `factor`, times `step` unless it is empty
   Global<bf16> out;
-  Global<float> share;
+  Global<float> state_term;
 };
 
 // Shared-memory layout of a block. Each stage holds a left tile of 128 x 64 and a right tile of 64 x 64, from a head's
@@ -206,7 +206,7 @@ struct Side {
 struct GroupSharedMemory {
   static constexpr int left_bytes = Tile(0, span, wide_rows).end(), right_bytes = Tile(0, span).end();
   static constexpr int bytes = usual_stages * (left_bytes + right_bytes) + left_bytes;
-  static GYR_FUNCTION constexpr Tile own() { return {usual_stages * (left_bytes + right_bytes), span, wide_rows}; }
+  static GYR_FUNCTION constexpr Tile block_tile() { return {usual_stages * (left_bytes + right_bytes), span, wide_rows}; }
   static GYR_FUNCTION constexpr Tile left(int i) { return {i * (left_bytes + right_bytes), span, wide_rows}; }
   static GYR_FUNCTION constexpr Tile right(int i) { return {i * (left_bytes + right_bytes) + left_bytes, span}; }
 };
@@ -227,12 +227,13 @@ struct GroupGradient {
     for (int n = 0; n < span / 8; ++n) {
       GYR_UNROLL
       for (int h = 0; h < 2; ++h) {
-        const Tile own = GroupSharedMemory::own();
-        const auto numbers = Shared<Pack<bf16, 2>>(own.first_byte + (my_row(h) * own.stride + my_column(n)) * int(sizeof(bf16))).load(0);
+        const Tile block_tile = GroupSharedMemory::block_tile();
+        const auto bf16_pair =
+            Shared<Pack<bf16, 2>>(block_tile.first_byte + (my_row(h) * block_tile.stride + my_column(n)) * int(sizeof(bf16))).load(0);
         GYR_UNROLL
         for (int j = 0; j < 2; ++j) {
           const float v = part[n].at[2 * h + j] * factor[h];
-          sum[n].at[2 * h + j] += v, product[h] += v * float(numbers.at[j]);
+          sum[n].at[2 * h + j] += v, product[h] += v * float(bf16_pair.at[j]);
         }
       }
       part[n] = {};
@@ -240,7 +241,7 @@ struct GroupGradient {
     const Index parts = ceil_div(s.state_size, span);
     for (int h = 0; h < 2; ++h) {
       const float all = quad_sum(product[h]);
-      if (inside(h) && lane() % quads == 0) in.share.store((k.number * s.num_heads + head) * parts + n0 / span, token(h), all);
+      if (inside(h) && lane() % quads == 0) in.state_term.store((k.number * s.num_heads + head) * parts + n0 / span, token(h), all);
     }
   }
   // first_tile, end_tile: range of the tiles of other tokens
@@ -248,7 +249,8 @@ struct GroupGradient {
     const int slabs = int(ceil_div(s.head_dim, span)), states = int(s.heads_per_group()) * slabs;
     const Index first_head = group * s.heads_per_group(), P = s.head_dim, end = k.first + k.length;
     const Index weights_row = (k.number * s.num_groups + group) * s.tiles() * span, weights_end = s.tiles() * span;
-    fetch<wide_rows, span, wide_threads>(in.own, k.first + r0, end, group * s.state_size + n0, (group + 1) * s.state_size, GroupSharedMemory::own());
+    fetch<wide_rows, span, wide_threads>(in.block_tile, k.first + r0, end, group * s.state_size + n0, (group + 1) * s.state_size,
+                                         GroupSharedMemory::block_tile());
     FragmentD part[span / 8] = {};
     pipeline<usual_stages>(
         states + int(end_tile - first_tile),
@@ -260,7 +262,8 @@ struct GroupGradient {
           } else {
             const Index o0 = (first_tile + i - states) * span, first_number = group * s.state_size;
             fetch<wide_rows, span, wide_threads>(in.weights, weights_row + r0, weights_row + weights_end, o0, weights_end, GroupSharedMemory::left(at));
-            fetch<span, span, wide_threads>(in.others, k.first + o0, end, first_number + n0, first_number + s.state_size, GroupSharedMemory::right(at));
+            fetch<span, span, wide_threads>(in.other_tokens, k.first + o0, end, first_number + n0, first_number + s.state_size,
+                                            GroupSharedMemory::right(at));
           }
         },
         [&](int i, int at) {
@@ -306,24 +309,24 @@ void launch_pairs(Device& dev, const ChunkGrid& s, const Pairs& pairs, const Dec
 }  // namespace
 
 bool token_gradients_by_tensor_cores(Device& dev, const ChunkGrid& s, const Tokens<bf16>& in, Tensor1<const float> d, const Global<const bf16>& dy,
-                                     const Global<const float>& entering, const States<const float>& of_states, const TensorCoreScratch& room, bool walked,
-                                     const SsdInputGradient<bf16>& d_in, TokenSums<float>& sums) {
+                                     const Global<const float>& entering, const States<const float>& of_states, const TensorCoreScratch& scratch,
+                                     bool walked, const SsdInputGradient<bf16>& d_in, TokenSums<float>& sums) {
   const Global<bf16> dx(d_in.x), db(d_in.b), dc(d_in.c);
-  if (!room.entering.data() || !fits_tensor_cores(s, in.x, in.b, in.c, dy, entering, of_states.between, of_states.last, dx, db, dc)) return false;
+  if (!scratch.entering.data() || !fits_tensor_cores(s, in.x, in.b, in.c, dy, entering, of_states.between, of_states.last, dx, db, dc)) return false;
   if (!walked) {
-    factors_by_tensor_cores(dev, "ssd_backward", s, in, room);
-    round_states(dev, "ssd_backward", s, in, entering, of_states, room, &sums);
+    factors_by_tensor_cores(dev, "ssd_backward", s, in, scratch);
+    round_states(dev, "ssd_backward", s, in, entering, of_states, scratch, &sums);
   }
-  dot_products_by_tensor_cores(dev, "ssd_backward", s, in, true, room);
-  const Pairs pairs{in.x, dy, room.step, room.products, room.of_outputs, room.of_inputs, sums.rows, sums.columns};
+  cb_by_tensor_cores(dev, "ssd_backward", s, in, true, scratch);
+  const Pairs pairs{in.x, dy, scratch.step, scratch.cb, scratch.of_outputs, scratch.of_inputs, sums.rows, sums.columns};
   if (s.head_dim <= span) launch_pairs<span>(dev, s, pairs, in.decays);
   else launch_pairs<2 * span>(dev, s, pairs, in.decays);
-  const Side of_c{dy, room.entering, in.c, room.of_outputs, in.b, room.start, {}, dc, sums.inflow},
-      of_b{in.x, room.leaving, in.b, room.of_inputs, in.c, room.end, room.step, db, sums.outflow};
+  const Side of_c{dy, scratch.entering, in.c, scratch.of_outputs, in.b, scratch.start, {}, dc, sums.inflow},
+      of_b{in.x, scratch.leaving, in.b, scratch.of_inputs, in.c, scratch.end, scratch.step, db, sums.outflow};
   launch(dev, "ssd_backward",
          {s.all_chunks() * 2 * s.num_groups * ceil_div(s.chunk_size, wide_rows) * ceil_div(s.state_size, span), wide_threads, GroupSharedMemory::bytes},
          groups_kernel, s, of_c, of_b);
-  input_gradients_by_tensor_cores(dev, s, in, d, dy, room, dx, sums);
+  input_gradients_by_tensor_cores(dev, s, in, d, dy, scratch, dx, sums);
   return true;
 }
 

@@ -19,29 +19,29 @@ GYR_KERNEL outputs_kernel(ChunkGrid s, Tokens<T> in, Global<const Acc<T>> skip, 
   const Chunk k(s, rest.left);
   if (l0 >= k.length) return;
   const HeadDecay<A> decay(s, k, in.decays, head);
-  const Shared<A> room, weights(gemm_tile_elements<A> * int(sizeof(A)));
+  const Shared<A> operands, weights(gemm_tile_elements<A> * int(sizeof(A)));
   const auto row_of = [&](const Global<const T>& x, Index l, Index n) { return l < k.length ? A(x.load(k.first + l, group * N + n)) : A(0); };
   const auto queries = along([&](int l, Index n) { return row_of(in.c, l0 + l, n); });
 
   A sum[4][wide<A>] = {};
   if (k.carried(s, l0)) {
     const auto state = along([&](int p, Index n) { return p0 + p < P ? entering.load(k.number, (head * P + p0 + p) * N + n) : A(0); });
-    add_gemm(N, queries, state, room, sum);
+    add_gemm(N, queries, state, operands, sum);
     scale_rows(sum, [&](int l) { return l0 + l < k.length ? decay.from_start(l0 + l) : A(0); });
   }
   for (Index s0 = k.begin(s, l0) / tile * tile; s0 <= l0; s0 += tile) {
-    A products[4][4] = {};
-    add_gemm(N, queries, along([&](int t, Index n) { return row_of(in.b, s0 + t, n); }), room, products);
+    A cb[4][4] = {};
+    add_gemm(N, queries, along([&](int t, Index n) { return row_of(in.b, s0 + t, n); }), operands, cb);
     each_of_tile<4>([&](int i, int j, int row, int column) {
       const Index l = l0 + row, t = s0 + column;
       const bool seen = l < k.length && t <= l && t >= k.begin(s, l);
-      weights.store(row * square_stride + column, seen ? products[i][j] * decay.between(l, t) : A(0));
+      weights.store(row * square_stride + column, seen ? cb[i][j] * decay.between(l, t) : A(0));
     });
     const auto inputs = across([&](int p, Index t) {
       const Index row = k.first + s0 + t;
       return p0 + p < P && s0 + t < k.length ? in.dt.load(row, head) * A(in.x.load(row, head * P + p0 + p)) : A(0);
     });
-    add_gemm(tile, along([&](int l, Index t) { return weights.load(l * square_stride + int(t)); }), inputs, room, sum);
+    add_gemm(tile, along([&](int l, Index t) { return weights.load(l * square_stride + int(t)); }), inputs, operands, sum);
   }
   each_of_tile<wide<A>>([&](int i, int j, int l, int p) {
     const Index row = k.first + l0 + l, column = head * P + p0 + p;

@@ -12,7 +12,7 @@ namespace {
 // out_r = factor_r left_r S' + sum over o of W(r,o) other_o
 struct Flow {
   Global<const bf16> left, state, other;  // left: C or B; other: x or dy
-  Global<const float> factor, step, products;
+  Global<const float> factor, step, cb;
 };
 
 // Shared-memory layout of a block. Each stage holds a tile of `left`, and a tile of the state or of other tokens. Three
@@ -39,25 +39,25 @@ struct TokenSum {
   const Decays<float>& decays;
   const Chunk& k;
   Index head, r0, row;
-  SharedStorage<W> room;
+  SharedStorage<W> storage;
   DecaySum<float> mine[2];
   int token[2], begin[2];
   static constexpr int never = 1 << 30;  // first visible token of rows beyond the chunk: none is visible
 
   GYR_DEVICE TokenSum(const ChunkGrid& s, const Flow& in, const Decays<float>& decays, const Chunk& k, Index head, Index r0)
-      : s(s), in(in), decays(decays), k(k), head(head), r0(r0), row(k.number * s.num_heads + head), room(s) {
+      : s(s), in(in), decays(decays), k(k), head(head), r0(r0), row(k.number * s.num_heads + head), storage(s) {
     for (int h = 0; h < 2; ++h) {
       token[h] = int(r0) + my_row(h), mine[h] = {}, begin[h] = never;  // defaults for rows beyond the chunk, to which no token is visible
       if (inside(h)) mine[h] = {decays.sum.load(row, token[h]), decays.rest.load(row, token[h])}, begin[h] = int(k.begin(s, token[h]));
     }
   }
   GYR_DEVICE void fill_table() const {
-    for (int i = thread_index(); i < room.tokens; i += wide_threads) {
+    for (int i = thread_index(); i < storage.tokens; i += wide_threads) {
       const bool inside = i < k.length;
-      Shared<float>(room.table(0)).store(i, inside ? decays.sum.load(row, i) : 0.0f);
-      Shared<float>(room.table(1)).store(i, inside ? decays.rest.load(row, i) : 0.0f);
-      if constexpr (of_inputs) Shared<int>(room.table(2)).store(i, inside ? int(k.begin(s, i)) : never);
-      else Shared<float>(room.table(2)).store(i, inside ? in.step.load(row, i) : 0.0f);
+      Shared<float>(storage.table(0)).store(i, inside ? decays.sum.load(row, i) : 0.0f);
+      Shared<float>(storage.table(1)).store(i, inside ? decays.rest.load(row, i) : 0.0f);
+      if constexpr (of_inputs) Shared<int>(storage.table(2)).store(i, inside ? int(k.begin(s, i)) : never);
+      else Shared<float>(storage.table(2)).store(i, inside ? in.step.load(row, i) : 0.0f);
     }
   }
   GYR_DEVICE bool inside(int h) const { return token[h] < k.length; }
@@ -88,21 +88,21 @@ struct TokenSum {
     const Index pair = pair_of(s, k.number, head / s.heads_per_group(), (r0 + warp() * 16) / span, o0 / span);
     GYR_UNROLL
     for (int n = 0; n < span / 8; ++n) {
-      const auto product = in.products.template load_pack<4>(pair, number_of(n));
+      const auto pair_cb = in.cb.template load_pack<4>(pair, number_of(n));
       const int o = o0 + my_column(n);
-      const auto of_others = [&](int i) { return Shared<Pack<float, 2>>(room.table(i) + o * int(sizeof(float))).load(0); };
-      const Pack<float, 2> sum = of_others(0), rest = of_others(1);
+      const auto of_columns = [&](int i) { return Shared<Pack<float, 2>>(storage.table(i) + o * int(sizeof(float))).load(0); };
+      const Pack<float, 2> sum = of_columns(0), rest = of_columns(1);
       Pack<float, 2> step = {};
       Pack<int, 2> their_begin = {};
-      if constexpr (of_inputs) their_begin = Shared<Pack<int, 2>>(room.table(2) + o * int(sizeof(int))).load(0);
-      else step = of_others(2);
+      if constexpr (of_inputs) their_begin = Shared<Pack<int, 2>>(storage.table(2) + o * int(sizeof(int))).load(0);
+      else step = of_columns(2);
       GYR_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int h = i / 2, j = i % 2;
         const DecaySum<float> other{sum.at[j], rest.at[j]};
         const bool seen = of_inputs ? token[h] <= o + j && token[h] >= their_begin.at[j] : o + j <= token[h] && o + j >= begin[h];
         const float decay = of_inputs ? fast_decay(other, mine[h]) : fast_decay(mine[h], other) * step.at[j];
-        weight[n].at[i] = seen ? product.at[i] * decay : 0.0f;
+        weight[n].at[i] = seen ? pair_cb.at[i] * decay : 0.0f;
       }
     }
   }
@@ -114,16 +114,16 @@ struct TokenSum {
         slabs + end_tile() - first,
         [&](int i, int at) {
           if (i < slabs) {
-            fetch<wide_rows, span, wide_threads>(in.left, k.first + r0, end, group * N + i * span, (group + 1) * N, room.left(at));
-            fetch_state<W, wide_threads>(s, in.state, k.number, head, 0, i * span, room.state(at));
+            fetch<wide_rows, span, wide_threads>(in.left, k.first + r0, end, group * N + i * span, (group + 1) * N, storage.left(at));
+            fetch_state<W, wide_threads>(s, in.state, k.number, head, 0, i * span, storage.state(at));
           } else {
             fetch<span, W, wide_threads>(in.other, k.first + (first + i - slabs) * span, end, head * s.head_dim, (head + 1) * s.head_dim,
-                                         room.other(at));
+                                         storage.other(at));
           }
         },
         [&](int i, int at) {
           if (i < slabs) {
-            add_by_rows<span>(room.left(at), room.state(at), out);
+            add_by_rows<span>(storage.left(at), storage.state(at), out);
             if (i + 1 < slabs) return;
             float factor[2];
             for (int h = 0; h < 2; ++h) factor[h] = inside(h) ? in.factor.load(row, token[h]) : 0.0f;
@@ -133,7 +133,7 @@ struct TokenSum {
             if (w0 >= k.length || (of_inputs ? o0 + span <= w0 : o0 >= w0 + 16)) return;
             FragmentD weight[span / 8];
             weigh(o0, weight);
-            add_by_columns(weight, room.other(at), out);
+            add_by_columns(weight, storage.other(at), out);
           }
         },
         [&] { fill_table(); });
@@ -213,21 +213,21 @@ void with_width(const ChunkGrid& s, const F& f) {
 }  // namespace
 
 bool outputs_by_tensor_cores(Device& dev, const ChunkGrid& s, const Tokens<bf16>& in, Tensor1<const float> d, const Global<const float>& entering,
-                             const TensorCoreScratch& room, bool walked, const Global<bf16>& y) {
+                             const TensorCoreScratch& storage, bool walked, const Global<bf16>& y) {
   if (!fits_tensor_cores(s, in.x, in.b, in.c, entering, y)) return false;
   if (!walked) {
-    factors_by_tensor_cores(dev, "ssd", s, in, room);
-    round_states(dev, "ssd", s, in, entering, {}, room, nullptr);
+    factors_by_tensor_cores(dev, "ssd", s, in, storage);
+    round_states(dev, "ssd", s, in, entering, {}, storage, nullptr);
   }
-  dot_products_by_tensor_cores(dev, "ssd", s, in, false, room);
-  const Flow flow{in.c, room.entering, in.x, room.start, room.step, room.products};
+  cb_by_tensor_cores(dev, "ssd", s, in, false, storage);
+  const Flow flow{in.c, storage.entering, in.x, storage.start, storage.step, storage.cb};
   with_width(s, [&](auto w) { launch(dev, "ssd", grid_of<w>(s), outputs_kernel<w>, s, flow, in.decays, d, y); });
   return true;
 }
 
 void input_gradients_by_tensor_cores(Device& dev, const ChunkGrid& s, const Tokens<bf16>& in, Tensor1<const float> d, const Global<const bf16>& dy,
-                                     const TensorCoreScratch& room, const Global<bf16>& dx, const TokenSums<float>& sums) {
-  const Flow flow{in.b, room.leaving, dy, room.end, room.step, room.products};
+                                     const TensorCoreScratch& storage, const Global<bf16>& dx, const TokenSums<float>& sums) {
+  const Flow flow{in.b, storage.leaving, dy, storage.end, storage.step, storage.cb};
   with_width(
       s, [&](auto w) { launch(dev, "ssd_backward", grid_of<w>(s), input_gradients_kernel<w>, s, flow, in.decays, in.x, d, dx, sums.ddt, sums.dd); });
 }

@@ -65,23 +65,23 @@ GYR_KERNEL pass_backward_kernel(ChunkGrid s, Global<const A> decay, Global<const
 
 // Computes the state that leaves a sequence if its initial state is zero.
 template <class A, int N>
-GYR_KERNEL own_state_kernel(ChunkGrid s, Global<const A> decay, Global<const A> states, Global<const A> last, Global<A> own) {
+GYR_KERNEL local_state_kernel(ChunkGrid s, Global<const A> decay, Global<const A> states, Global<const A> last, Global<A> local) {
   const Place<N> at(s);
   if (!at.inside(s)) return;
   Pack<A, N> x = {};
   const Index chunk = at.b * s.chunks;
   for (Index c = 0; c + 1 < s.chunks; ++c) go_on(x, decay.load(chunk + c, at.head), states.template load_pack<N>(chunk + c + 1, at.first));
   go_on(x, decay.load(chunk + s.chunks - 1, at.head), last.template load_pack<N>(at.b, at.first));
-  own.template store_pack<N>(at.b, at.first, x);
+  local.template store_pack<N>(at.b, at.first, x);
 }
 template <class A, int N>
-GYR_KERNEL own_state_backward_kernel(ChunkGrid s, Global<const A> decay, Global<const A> dstates, Global<A> own) {
+GYR_KERNEL local_state_backward_kernel(ChunkGrid s, Global<const A> decay, Global<const A> dstates, Global<A> local) {
   const Place<N> at(s);
   if (!at.inside(s)) return;
   Pack<A, N> x = {};
   for (Index chunk = (at.b + 1) * s.chunks - 1; chunk >= at.b * s.chunks; --chunk)
     go_on(x, decay.load(chunk, at.head), dstates.template load_pack<N>(chunk, at.first));
-  own.template store_pack<N>(at.b, at.first, x);
+  local.template store_pack<N>(at.b, at.first, x);
 }
 
 template <class A>
@@ -93,13 +93,13 @@ GYR_KERNEL total_decay_kernel(ChunkGrid s, Global<const A> decay, Global<A> tota
   total.store(b, h, product);
 }
 
-// Passes a state over a run of tokens: S <- decay S + own.
+// Passes a state over a run of tokens: S <- decay S + local.
 template <class A, int N>
-GYR_KERNEL state_step_kernel(ChunkGrid s, Global<const A> decay, Global<const A> own, Global<A> state) {
+GYR_KERNEL state_step_kernel(ChunkGrid s, Global<const A> decay, Global<const A> local, Global<A> state) {
   const Place<N> at(s);
   if (!at.inside(s)) return;
   auto x = state.template load_pack<N>(at.b, at.first);
-  go_on(x, decay.load(at.head), own.template load_pack<N>(at.b, at.first));
+  go_on(x, decay.load(at.head), local.template load_pack<N>(at.b, at.first));
   state.template store_pack<N>(at.b, at.first, x);
 }
 
@@ -141,16 +141,16 @@ using namespace cuda;
 using namespace cuda::scan;
 
 template <class A>
-void ssd_own_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
-                   Tensor2<A> own) {
+void ssd_local_state(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> states, Tensor2<const A> last, Tensor2<A> total,
+                   Tensor2<A> local) {
   const ChunkGrid s(shape);
   const auto run = dev.launch("ssd", 2 * s.states() + double(s.all_chunks() * s.num_heads), sizeof(A) * s.states());
   if (!run) return;
   const Global<const A> factors = rows_of(decay), added = rows_of(states), added_last(last);
-  const Global<A> out(own);
+  const Global<A> out(local);
   launch(dev, "ssd", {ceil_div(s.batch * s.num_heads, usual_threads), usual_threads}, total_decay_kernel<A>, s, factors, total);
   with_state_packs<A>(
-      s, [&](auto n) { launch(dev, "ssd", grid_of_states<n>(s), own_state_kernel<A, n>, s, factors, added, added_last, out); }, added, added_last,
+      s, [&](auto n) { launch(dev, "ssd", grid_of_states<n>(s), local_state_kernel<A, n>, s, factors, added, added_last, out); }, added, added_last,
       out);
 }
 
@@ -166,9 +166,9 @@ void ssd_state_after(Device& dev, const SsdShape& shape, std::span<const StateSt
   copy_rows<A>(dev, "ssd", {}, x);
   for (const StateStep<A>& step : steps) {
     const Global<const A> factors(Matrix<const A>(step.decay, 1, s.num_heads, s.num_heads)),
-        own(Matrix<const A>(step.own, 1, s.state_elements(), s.state_elements()));
+        local(Matrix<const A>(step.local, 1, s.state_elements(), s.state_elements()));
     with_state_packs<A>(
-        s, [&](auto n) { launch(dev, "ssd", grid_of_states<n>(s), state_step_kernel<A, n>, s, factors, own, x); }, own, x);
+        s, [&](auto n) { launch(dev, "ssd", grid_of_states<n>(s), state_step_kernel<A, n>, s, factors, local, x); }, local, x);
   }
 }
 
@@ -180,14 +180,14 @@ void ssd_pass_states(Device& dev, const SsdShape& shape, Tensor3<const A> decay,
 }
 
 template <class A>
-void ssd_own_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> own) {
+void ssd_local_state_backward(Device& dev, const SsdShape& shape, Tensor3<const A> decay, Tensor3<const A> dstates, Tensor2<A> local) {
   const ChunkGrid s(shape);
   const auto run = dev.launch("ssd_backward", 2 * s.states(), sizeof(A) * s.states());
   if (!run) return;
   const Global<const A> factors = rows_of(decay), gradients = rows_of(dstates);
-  const Global<A> out(own);
+  const Global<A> out(local);
   with_state_packs<A>(
-      s, [&](auto n) { launch(dev, "ssd_backward", grid_of_states<n>(s), own_state_backward_kernel<A, n>, s, factors, gradients, out); }, gradients,
+      s, [&](auto n) { launch(dev, "ssd_backward", grid_of_states<n>(s), local_state_backward_kernel<A, n>, s, factors, gradients, out); }, gradients,
       out);
 }
 

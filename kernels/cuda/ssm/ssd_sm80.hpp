@@ -29,11 +29,11 @@ struct Tile {
 // Calls copy(row, column, address) for every pack of 8 elements of a tile. All threads of the block take part.
 template <int rows, int width, int threads, class Copy>
 GYR_DEVICE void each_pack_of(const Tile& to, const Copy& copy) {
-  constexpr int packs = width / 8, apart = threads / packs;
-  static_assert(threads % packs == 0 && rows % apart == 0);
+  constexpr int packs = width / 8, row_stride = threads / packs;
+  static_assert(threads % packs == 0 && rows % row_stride == 0);
   const int first = thread_index() / packs, c = thread_index() % packs * 8;
   GYR_UNROLL
-  for (int r = 0; r < rows; r += apart) copy(first + r, c, to.at(first + r, c));
+  for (int r = 0; r < rows; r += row_stride) copy(first + r, c, to.at(first + r, c));
 }
 // Issues cp.async copies of rows [first, first + rows) and columns [column, column + width) to a tile. Elements beyond
 // the ends are zero.
@@ -48,9 +48,9 @@ GYR_DEVICE void fetch(const Global<const bf16>& x, Index first, Index end, Index
 template <int rows, int threads>
 GYR_DEVICE void fetch_state(const ChunkGrid& s, const Global<const bf16>& states, Index chunk, Index head, Index p0, Index n0, const Tile& to) {
   const Index first = (head * s.head_dim + p0) * s.state_size + n0;
-  const int channels = int(s.head_dim - p0), numbers = int(s.state_size - n0), apart = int(s.state_size);
+  const int channels = int(s.head_dim - p0), state_dims = int(s.state_size - n0), row_stride = int(s.state_size);
   each_pack_of<rows, span, threads>(
-      to, [&](int r, int c, bf16* place) { states.copy_inside(chunk, first + (r * apart + c), place, r < channels && c < numbers); });
+      to, [&](int r, int c, bf16* place) { states.copy_inside(chunk, first + (r * row_stride + c), place, r < channels && c < state_dims); });
 }
 
 // A fragment of rows [16 warp, 16 warp + 16) and columns [c, c + 16), loaded with ldmatrix.
@@ -173,7 +173,7 @@ bool fits_tensor_cores(const ChunkGrid& s, const Global<X>&... tensors) {
 // exp(s_l), exp(s_Q - s_l) and dt_l of every head and token.
 void factors_by_tensor_cores(Device&, const char* kernel, const ChunkGrid&, const Tokens<bf16>&, const TensorCoreScratch&);
 // C_l . B_s of all tokens l >= s. Rows are l, or s if rows_of_s is true.
-void dot_products_by_tensor_cores(Device&, const char* kernel, const ChunkGrid&, const Tokens<bf16>&, bool rows_of_s, const TensorCoreScratch&);
+void cb_by_tensor_cores(Device&, const char* kernel, const ChunkGrid&, const Tokens<bf16>&, bool rows_of_s, const TensorCoreScratch&);
 
 // Defined in ssd_state_sm80.cu.
 // Rounds the entering states to bf16. With `sums`, also rounds the gradients of the leaving states and computes J.

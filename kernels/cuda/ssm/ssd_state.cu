@@ -12,7 +12,7 @@ namespace {
 // Computes a tile of sum over l of factor(l) left(l) right(l)'. Calls store(index in the state of all heads, value) for
 // each element.
 template <class T, class Factor, class Store>
-GYR_DEVICE void outer_products(const ChunkGrid& s, const Chunk& k, Index head, Index p0, Index n0, const Global<const T>& left,
+GYR_DEVICE void sum_outer_products(const ChunkGrid& s, const Chunk& k, Index head, Index p0, Index n0, const Global<const T>& left,
                                const Global<const T>& right, const Factor& factor, const Store& store) {
   using A = Acc<T>;
   const Index P = s.head_dim, N = s.state_size, g = head / s.heads_per_group();
@@ -33,7 +33,7 @@ GYR_KERNEL chunk_states_kernel(ChunkGrid s, Tokens<T> in, States<Acc<T>> states)
   const Chunk k(s, rest.left);
   if (!states.stores_leaving_state(s, k.number)) return;
   const HeadDecay<A> decay(s, k, in.decays, head);
-  outer_products<T>(
+  sum_outer_products<T>(
       s, k, head, p0, n0, in.x, in.b, [&](Index l) { return decay.to_end(l) * in.dt.load(k.first + l, head); },
       [&](Index at, A v) { states.with_leaving_state(s, k.number, [&](const Global<A>& x, Index row) { x.store(row, at, v); }); });
 }
@@ -46,7 +46,7 @@ GYR_KERNEL chunk_states_of_outputs_kernel(ChunkGrid s, Tokens<T> in, Global<cons
   const Index head = rest.take(s.num_heads);
   const Chunk k(s, rest.left);
   const HeadDecay<A> decay(s, k, in.decays, head);
-  outer_products<T>(
+  sum_outer_products<T>(
       s, k, head, p0, n0, dy, in.c, [&](Index l) { return decay.from_start(l); }, [&](Index at, A v) { dstates.store(k.number, at, v); });
 }
 
@@ -74,8 +74,9 @@ void chunk_states_of_outputs(Device& dev, const ChunkGrid& s, const Tokens<T>& i
 
 template <class T>
 bool walk_states([[maybe_unused]] Device& dev, [[maybe_unused]] const ChunkGrid& s, [[maybe_unused]] const Tokens<T>& in,
-                 [[maybe_unused]] Global<const Acc<T>> over, [[maybe_unused]] const States<Acc<T>>& states, [[maybe_unused]] const TensorCoreScratch& room) {
-  if constexpr (std::is_same_v<T, bf16>) return walk_states_by_tensor_cores(dev, s, in, over, states, room);
+                 [[maybe_unused]] Global<const Acc<T>> over, [[maybe_unused]] const States<Acc<T>>& states,
+                 [[maybe_unused]] const TensorCoreScratch& scratch) {
+  if constexpr (std::is_same_v<T, bf16>) return walk_states_by_tensor_cores(dev, s, in, over, states, scratch);
   else return false;
 }
 
@@ -83,9 +84,9 @@ template <class T>
 bool walk_gradients([[maybe_unused]] Device& dev, [[maybe_unused]] const ChunkGrid& s, [[maybe_unused]] const Tokens<T>& in,
                     [[maybe_unused]] Global<const Acc<T>> over, [[maybe_unused]] Global<const T> dy, [[maybe_unused]] Global<const Acc<T>> entering,
                     [[maybe_unused]] Global<const Acc<T>> dlast, [[maybe_unused]] Global<Acc<T>> dinitial,
-                    [[maybe_unused]] const SsdInputGradient<T>& d_in, [[maybe_unused]] const TensorCoreScratch& room,
+                    [[maybe_unused]] const SsdInputGradient<T>& d_in, [[maybe_unused]] const TensorCoreScratch& scratch,
                     [[maybe_unused]] TokenSums<Acc<T>>& sums) {
-  if constexpr (std::is_same_v<T, bf16>) return walk_gradients_by_tensor_cores(dev, s, in, over, dy, entering, dlast, dinitial, d_in, room, sums);
+  if constexpr (std::is_same_v<T, bf16>) return walk_gradients_by_tensor_cores(dev, s, in, over, dy, entering, dlast, dinitial, d_in, scratch, sums);
   else return false;
 }
 

@@ -8,7 +8,7 @@ namespace gyr::cuda::scan {
 
 namespace {
 
-constexpr int channels = TensorCoreScratch::channels, numbers = TensorCoreScratch::numbers;
+constexpr int channels = TensorCoreScratch::channels, state_dims = TensorCoreScratch::state_dims;
 
 // Multiplies the two bf16 values in `two` by factor(first) and factor(first + 1).
 GYR_DEVICE std::uint32_t scaled(std::uint32_t two, const Shared<float>& factor, int first) {
@@ -17,13 +17,13 @@ GYR_DEVICE std::uint32_t scaled(std::uint32_t two, const Shared<float>& factor, 
 }
 
 // sum (16, 128) += (factor x)' b over 64 tokens. x: (64, 64), of which this warp uses 16 columns. b: (64, 128).
-GYR_DEVICE void add_tokens(const Tile& x, const Tile& b, const Shared<float>& factor, FragmentD (&sum)[numbers / 8]) {
+GYR_DEVICE void add_tokens(const Tile& x, const Tile& b, const Shared<float>& factor, FragmentD (&sum)[state_dims / 8]) {
   for (int l = 0; l < span; l += 16) {
     FragmentA a = load_matrix_x4_transposed(x.at(l + lane() / 16 * 8 + lane() % 8, warp() * 16 + lane() / 8 % 2 * 8));
     GYR_UNROLL
     for (int i = 0; i < 4; ++i) a.at[i] = scaled(a.at[i], factor, l + i / 2 * 8 + lane() % quads * 2);
     GYR_UNROLL
-    for (int n = 0; n < numbers / 8; n += 2) multiply_columns(sum[n], sum[n + 1], a, b, l, n * 8);
+    for (int n = 0; n < state_dims / 8; n += 2) multiply_columns(sum[n], sum[n + 1], a, b, l, n * 8);
   }
 }
 
@@ -32,33 +32,33 @@ GYR_DEVICE void add_tokens(const Tile& x, const Tile& b, const Shared<float>& fa
 template <class Factor, class Store>
 GYR_DEVICE void tile_of_state(const ChunkGrid& s, const Chunk& k, Index head, Index p0, Index n0, const Global<const bf16>& x, const Global<const bf16>& b,
                               Index begin, Index end, const Factor& factor, const Store& store) {
-  const Tile first_x(0, channels), first_b(first_x.end(), numbers);
-  const int turn_bytes = first_b.end() + span * int(sizeof(float));
-  const auto tiles = [&](int turn) {
+  const Tile first_x(0, channels), first_b(first_x.end(), state_dims);
+  const int stage_bytes = first_b.end() + span * int(sizeof(float));
+  const auto tiles = [&](int stage) {
     struct Tiles {
       Tile x, b;
       Shared<float> factor;
     };
-    return Tiles{Tile(turn * turn_bytes, channels), Tile(turn * turn_bytes + first_x.end(), numbers),
-                 Shared<float>(turn * turn_bytes + first_b.end())};
+    return Tiles{Tile(stage * stage_bytes, channels), Tile(stage * stage_bytes + first_x.end(), state_dims),
+                 Shared<float>(stage * stage_bytes + first_b.end())};
   };
-  const auto begin_tile = [&](Index l0, int turn) {
-    const auto to = tiles(turn);
+  const auto begin_tile = [&](Index l0, int stage) {
+    const auto to = tiles(stage);
     const Index stop = k.first + k.length, group = head / s.heads_per_group();
     fetch<span, channels, tensor_threads>(x, k.first + l0, stop, head * s.head_dim + p0, (head + 1) * s.head_dim, to.x);
-    fetch<span, numbers, tensor_threads>(b, k.first + l0, stop, group * s.state_size + n0, (group + 1) * s.state_size, to.b);
+    fetch<span, state_dims, tensor_threads>(b, k.first + l0, stop, group * s.state_size + n0, (group + 1) * s.state_size, to.b);
     if (const Index l = l0 + thread_index(); thread_index() < span) to.factor.store(thread_index(), l < end ? factor(l) : 0.0f);
   };
-  FragmentD sum[numbers / 8] = {};
+  FragmentD sum[state_dims / 8] = {};
   begin_tile(begin, 0);
   commit_copies();
-  int turn = 0;
-  for (Index l0 = begin; l0 < end; l0 += span, turn = 1 - turn) {
-    if (l0 + span < end) begin_tile(l0 + span, 1 - turn);
+  int stage = 0;
+  for (Index l0 = begin; l0 < end; l0 += span, stage = 1 - stage) {
+    if (l0 + span < end) begin_tile(l0 + span, 1 - stage);
     commit_copies();
     wait_copies<1>();
     sync_block();
-    const auto now = tiles(turn);
+    const auto now = tiles(stage);
     add_tokens(now.x, now.b, now.factor, sum);
     sync_block();
   }
@@ -69,18 +69,18 @@ GYR_DEVICE void tile_of_state(const ChunkGrid& s, const Chunk& k, Index head, In
   });
 }
 
-constexpr int shared_bytes_of_states = 2 * (span * (stride_of(channels) + stride_of(numbers)) * int(sizeof(bf16)) + span * int(sizeof(float)));
+constexpr int shared_bytes_of_states = 2 * (span * (stride_of(channels) + stride_of(state_dims)) * int(sizeof(bf16)) + span * int(sizeof(float)));
 
 struct Place {
   Index n0, p0, head, chunk;
   GYR_DEVICE explicit Place(const ChunkGrid& s) {
     BlockIndex rest;
-    n0 = rest.take(ceil_div(s.state_size, numbers)) * numbers, p0 = rest.take(ceil_div(s.head_dim, channels)) * channels;
+    n0 = rest.take(ceil_div(s.state_size, state_dims)) * state_dims, p0 = rest.take(ceil_div(s.head_dim, channels)) * channels;
     head = rest.take(s.num_heads), chunk = rest.left;
   }
 };
 Grid grid_of(const ChunkGrid& s) {
-  return {s.all_chunks() * s.num_heads * ceil_div(s.head_dim, channels) * ceil_div(s.state_size, numbers), tensor_threads, shared_bytes_of_states};
+  return {s.all_chunks() * s.num_heads * ceil_div(s.head_dim, channels) * ceil_div(s.state_size, state_dims), tensor_threads, shared_bytes_of_states};
 }
 
 GYR_KERNEL chunk_states_kernel(ChunkGrid s, Tokens<bf16> in, States<float> states) {
@@ -117,35 +117,36 @@ struct Walk {
 // tokens.
 struct WalkSharedMemory {
   static constexpr int places = 2;
-  static constexpr int left_bytes = Tile(0, channels).end(), right_bytes = Tile(0, numbers).end();
+  static constexpr int left_bytes = Tile(0, channels).end(), right_bytes = Tile(0, state_dims).end();
   static constexpr int place_bytes = left_bytes + right_bytes + span * int(sizeof(float)), bytes = places * place_bytes;
   static GYR_FUNCTION constexpr Tile left(int i) { return {i * place_bytes, channels}; }
-  static GYR_FUNCTION constexpr Tile right(int i) { return {i * place_bytes + left_bytes, numbers}; }
+  static GYR_FUNCTION constexpr Tile right(int i) { return {i * place_bytes + left_bytes, state_dims}; }
   static GYR_DEVICE Shared<float> factor(int i) { return Shared<float>(i * place_bytes + left_bytes + right_bytes); }
 };
 
 struct WalkPlace {
   int part, parts, n0, p0, head, sequence;  // part: index of this block's part of a head's state
-  int first, apart, channels_left, numbers_left;  // offset and row stride in elements of this part of the state, and its rows and columns that exist
+  int first, row_stride, channels_left,
+      state_left;  // offset and row stride in elements of this part of the state, and its rows and columns that exist
   GYR_DEVICE explicit WalkPlace(const ChunkGrid& s) {
-    const int columns = int(ceil_div(s.state_size, numbers)), heads = int(s.num_heads);
+    const int columns = int(ceil_div(s.state_size, state_dims)), heads = int(s.num_heads);
     int rest = int(block_index());
     parts = columns * int(ceil_div(s.head_dim, channels)), part = rest % parts, rest /= parts;
-    n0 = part % columns * numbers, p0 = part / columns * channels, head = rest % heads, sequence = rest / heads;
-    apart = int(s.state_size), channels_left = int(s.head_dim) - p0, numbers_left = apart - n0;
-    first = (head * int(s.head_dim) + p0) * apart + n0;
+    n0 = part % columns * state_dims, p0 = part / columns * channels, head = rest % heads, sequence = rest / heads;
+    row_stride = int(s.state_size), channels_left = int(s.head_dim) - p0, state_left = row_stride - n0;
+    first = (head * int(s.head_dim) + p0) * row_stride + n0;
   }
   // Calls f(index in the state) for row h and column n of this lane, if they are inside the state.
   template <class F>
   GYR_DEVICE void element(int h, int n, const F& f) const {
-    if (my_row(h) < channels_left && n < numbers_left) f(Index(first + my_row(h) * apart + n));
+    if (my_row(h) < channels_left && n < state_left) f(Index(first + my_row(h) * row_stride + n));
   }
 };
 
 // Walks through `count` chunks of a sequence, forward from the first or backward from the last. Calls at(chunk) before
 // each chunk.
 template <bool back, class At>
-GYR_DEVICE void walk(const ChunkGrid& s, const Walk& in, const WalkPlace& place, int count, FragmentD (&state)[numbers / 8], const At& at) {
+GYR_DEVICE void walk(const ChunkGrid& s, const Walk& in, const WalkPlace& place, int count, FragmentD (&state)[state_dims / 8], const At& at) {
   const int tiles = int(s.tiles()), steps = count * tiles;
   const Index group = place.head / s.heads_per_group(), P = s.head_dim, N = s.state_size;
   const auto chunk_of = [&](int i) { return Chunk(s, place.sequence * s.chunks + (back ? s.chunks - 1 - i / tiles : i / tiles)); };
@@ -155,19 +156,19 @@ GYR_DEVICE void walk(const ChunkGrid& s, const Walk& in, const WalkPlace& place,
     if (thread_index() >= span || l >= k.length) return 0.0f;
     return in.step ? in.factor.load(row, l) * in.step.load(row, l) : in.factor.load(row, l);
   };
-  const auto put = [&](float v, int turn) {
-    if (thread_index() < span) WalkSharedMemory::factor(turn).store(thread_index(), v);
+  const auto put = [&](float v, int stage) {
+    if (thread_index() < span) WalkSharedMemory::factor(stage).store(thread_index(), v);
   };
   if (steps > 0) put(factor(0), 0);
   pipeline<WalkSharedMemory::places>(
       steps,
-      [&](int i, int turn) {
+      [&](int i, int stage) {
         const Chunk k = chunk_of(i);
         const Index first = k.first + i % tiles * span, end = k.first + k.length;
-        fetch<span, channels, tensor_threads>(in.left, first, end, place.head * P + place.p0, place.head * P + P, WalkSharedMemory::left(turn));
-        fetch<span, numbers, tensor_threads>(in.right, first, end, group * N + place.n0, (group + 1) * N, WalkSharedMemory::right(turn));
+        fetch<span, channels, tensor_threads>(in.left, first, end, place.head * P + place.p0, place.head * P + P, WalkSharedMemory::left(stage));
+        fetch<span, state_dims, tensor_threads>(in.right, first, end, group * N + place.n0, (group + 1) * N, WalkSharedMemory::right(stage));
       },
-      [&](int i, int turn) {
+      [&](int i, int stage) {
         const float next = i + 1 < steps ? factor(i + 1) : 0.0f;
         const Chunk k = chunk_of(i);
         if (i % tiles == 0) {
@@ -175,14 +176,15 @@ GYR_DEVICE void walk(const ChunkGrid& s, const Walk& in, const WalkPlace& place,
           const float over = in.over.load(k.number, place.head);
           each_element(state, [&](int, int, float& v) { v *= over; });
         }
-        if (i % tiles * span < k.length) add_tokens(WalkSharedMemory::left(turn), WalkSharedMemory::right(turn), WalkSharedMemory::factor(turn), state);
-        put(next, 1 - turn);
+        if (i % tiles * span < k.length)
+          add_tokens(WalkSharedMemory::left(stage), WalkSharedMemory::right(stage), WalkSharedMemory::factor(stage), state);
+        put(next, 1 - stage);
       });
 }
 
 // Loads this block's part of the state in row `row`. If `from` is empty, the state stays zero.
 template <class T>
-GYR_DEVICE void load_state(const WalkPlace& place, const Global<T>& from, Index row, FragmentD (&state)[numbers / 8]) {
+GYR_DEVICE void load_state(const WalkPlace& place, const Global<T>& from, Index row, FragmentD (&state)[state_dims / 8]) {
   if (!from) return;
   each_pair(state, [&](int h, int n, float& v, float& next) {
     place.element(h, n, [&](Index i) {
@@ -191,10 +193,10 @@ GYR_DEVICE void load_state(const WalkPlace& place, const Global<T>& from, Index 
     });
   });
 }
-GYR_DEVICE void store_state(const WalkPlace& place, FragmentD (&state)[numbers / 8], const Global<float>& to, Index row) {
+GYR_DEVICE void store_state(const WalkPlace& place, FragmentD (&state)[state_dims / 8], const Global<float>& to, Index row) {
   each_pair(state, [&](int h, int n, float v, float next) { place.element(h, n, [&](Index i) { to.template store_pack<2>(row, i, {{v, next}}); }); });
 }
-GYR_DEVICE void store_rounded(const WalkPlace& place, const FragmentD (&state)[numbers / 8], const Global<bf16>& to, Index row) {
+GYR_DEVICE void store_rounded(const WalkPlace& place, const FragmentD (&state)[state_dims / 8], const Global<bf16>& to, Index row) {
   each_four(state, [&](int h, int n, const Pack<bf16, 4>& v) { place.element(h, n, [&](Index i) { to.template store_pack<4>(row, i, v); }); });
 }
 
@@ -203,7 +205,7 @@ GYR_KERNEL_OF(tensor_threads, 3)
 walk_states_kernel(ChunkGrid s, Walk in, States<float> states, Global<bf16> rounded) {
   const WalkPlace place(s);
   const Index first = place.sequence * s.chunks, final = first + s.chunks - 1;
-  FragmentD state[numbers / 8] = {};
+  FragmentD state[state_dims / 8] = {};
   load_state(place, states.between, first, state);
   const auto keep = [&](Index chunk) {
     if (chunk > first) store_state(place, state, states.between, chunk);
@@ -219,14 +221,14 @@ GYR_KERNEL_OF(tensor_threads, 3)
 walk_gradients_kernel(ChunkGrid s, Walk in, Global<const float> entering, Global<const float> dlast, Global<float> dinitial, Global<bf16> rounded_entering,
                       Global<bf16> rounded_leaving, Global<float> through) {
   const WalkPlace place(s);
-  FragmentD state[numbers / 8] = {};
+  FragmentD state[state_dims / 8] = {};
   load_state(place, dlast, place.sequence, state);
   walk<true>(s, in, place, int(s.chunks), state, [&](const Chunk& k) {
     store_rounded(place, state, rounded_leaving, k.number);
     float sum = 0;
     constexpr int some = 2;  // number of fragments (eight columns each) that are loaded per step
     GYR_UNROLL
-    for (int n0 = 0; n0 < numbers / 8; n0 += some) {
+    for (int n0 = 0; n0 < state_dims / 8; n0 += some) {
       FragmentD of_n[some] = {};
       each_pair(of_n, [&](int h, int n, float& v, float& next) {
         place.element(h, n0 * 8 + n, [&](Index i) {
@@ -295,28 +297,28 @@ GYR_KERNEL round_states_kernel(ChunkGrid s, Decays<float> decays, Global<const f
 }  // namespace
 
 void round_states(Device& dev, const char* kernel, const ChunkGrid& s, const Tokens<bf16>& in, const Global<const float>& entering,
-                  const States<const float>& gradients, const TensorCoreScratch& room, TokenSums<float>* sums) {
+                  const States<const float>& gradients, const TensorCoreScratch& scratch, TokenSums<float>* sums) {
   if (sums) sums->throughs = 1;
   launch(dev, kernel, {s.all_chunks() * s.num_heads, usual_threads, usual_warps * int(sizeof(float))}, round_states_kernel, s, in.decays, entering,
-         gradients, room.entering, room.leaving, sums ? sums->through : Global<float>());
+         gradients, scratch.entering, scratch.leaving, sums ? sums->through : Global<float>());
 }
 
 bool walk_states_by_tensor_cores(Device& dev, const ChunkGrid& s, const Tokens<bf16>& in, const Global<const float>& over, const States<float>& states,
-                                 const TensorCoreScratch& room) {
+                                 const TensorCoreScratch& scratch) {
   if (!TensorCoreScratch::walks(s) || !fits_tensor_cores(s, in.x, in.b, in.c, states.between, states.last)) return false;
-  factors_by_tensor_cores(dev, "ssd", s, in, room);
-  launch(dev, "ssd", grid_of_walks(s), walk_states_kernel, s, Walk{in.x, in.b, room.end, room.step, over}, states, room.entering);
+  factors_by_tensor_cores(dev, "ssd", s, in, scratch);
+  launch(dev, "ssd", grid_of_walks(s), walk_states_kernel, s, Walk{in.x, in.b, scratch.end, scratch.step, over}, states, scratch.entering);
   return true;
 }
 
 bool walk_gradients_by_tensor_cores(Device& dev, const ChunkGrid& s, const Tokens<bf16>& in, const Global<const float>& over, const Global<const bf16>& dy,
                                     const Global<const float>& entering, const Global<const float>& dlast, const Global<float>& dinitial,
-                                    const SsdInputGradient<bf16>& d_in, const TensorCoreScratch& room, TokenSums<float>& sums) {
+                                    const SsdInputGradient<bf16>& d_in, const TensorCoreScratch& scratch, TokenSums<float>& sums) {
   const Global<bf16> dx(d_in.x), db(d_in.b), dc(d_in.c);
   if (!TensorCoreScratch::walks(s) || !fits_tensor_cores(s, in.x, in.b, in.c, dy, entering, dlast, dinitial, dx, db, dc)) return false;
-  factors_by_tensor_cores(dev, "ssd_backward", s, in, room);
-  launch(dev, "ssd_backward", grid_of_walks(s), walk_gradients_kernel, s, Walk{dy, in.c, room.start, {}, over}, entering, dlast, dinitial,
-         room.entering, room.leaving, sums.through);
+  factors_by_tensor_cores(dev, "ssd_backward", s, in, scratch);
+  launch(dev, "ssd_backward", grid_of_walks(s), walk_gradients_kernel, s, Walk{dy, in.c, scratch.start, {}, over}, entering, dlast, dinitial,
+         scratch.entering, scratch.leaving, sums.through);
   return true;
 }
 

@@ -95,9 +95,9 @@ GYR_DEVICE void add_later(const ChunkGrid& s, const Chunk& k, const TokenSums<A>
       for (Index i = mine; i <= last; ++i) difference -= g.columns.load(first + i, l);
       for (Index part = 0; part < g.parts; ++part) inflow += double(g.inflow.load(task * g.parts + part, l));
     }
-    const std::uint32_t all = beginnings(s, k, l), behind = all & ~((2u << lane()) - 1);
-    double mine = sum_to(behind ? lowest_bit(behind) - 1 : warp_size - 1, difference);
-    if (!behind) mine += within;
+    const std::uint32_t all = beginnings(s, k, l), next_begins = all & ~((2u << lane()) - 1);
+    double mine = sum_to(next_begins ? lowest_bit(next_begins) - 1 : warp_size - 1, difference);
+    if (!next_begins) mine += within;
     const double from_here = sum_to(warp_size - 1, inflow) + later;
     within = shuffle(all & 1u ? 0.0 : mine, 0), later = shuffle(from_here, 0);
     const bool begins = l == 0 || all >> lane() & 1u;  // exactly zero: no pair of tokens crosses the start of a document or chunk
@@ -161,9 +161,9 @@ void time_steps(Device& dev, const SsdShape& s, Matrix<const T> dt_raw, Tensor1<
 }
 
 template <class A>
-void fill_decays(Device& dev, const char* kernel, const ChunkGrid& s, Tensor2<const A> dt, Tensor1<const A> a_log, const DecayScratch<A>& room,
+void fill_decays(Device& dev, const char* kernel, const ChunkGrid& s, Tensor2<const A> dt, Tensor1<const A> a_log, const DecayScratch<A>& scratch,
                  Global<A> over) {
-  launch(dev, kernel, {ceil_div(Index(room.sum.extent(0)), threads), threads}, decays_kernel<A>, s, dt, a_log, room.sum, room.rest, over);
+  launch(dev, kernel, {ceil_div(Index(scratch.sum.extent(0)), threads), threads}, decays_kernel<A>, s, dt, a_log, scratch.sum, scratch.rest, over);
 }
 
 template <class T>

@@ -67,10 +67,10 @@ std::string text_of(const FusedAttention& a) {
 }
 
 int failures = 0;
-void expect(bool holds, const char* what, const FusedAttention& a, const std::string& said) {
+void expect(bool holds, const char* what, const FusedAttention& a, const std::string& problem) {
   if (holds) return;
   ++failures;
-  std::printf("FAILED: %s: %s: %.300s\n", what, text_of(a).c_str(), said.c_str());
+  std::printf("FAILED: %s: %s: %.300s\n", what, text_of(a).c_str(), problem.c_str());
 }
 
 // Descriptions that fused_attention leaves to the own kernels, and that cuDNN's front end must reject too.
@@ -94,13 +94,13 @@ int main(int argc, char** argv) {
   std::mt19937 random(gyr::testing::seed_of_run());
   for (int i = 0; i < count; ++i) {
     const FusedAttention a = drawn(random);
-    std::string said = planned_forward(a);
-    expect(said.empty(), "not planned forward", a, said);
-    said = planned_backward(a);
-    expect(said.empty(), "not planned backward", a, said);
+    std::string problem = planned_forward(a);
+    expect(problem.empty(), "not planned forward", a, problem);
+    problem = planned_backward(a);
+    expect(problem.empty(), "not planned backward", a, problem);
     if (i > 2) continue;
-    said = planned(cudnn::backward_graph(a), backward_workspace(a) / 4);
-    expect(!said.empty(), "planned with too little workspace", a, "");
+    problem = planned(cudnn::backward_graph(a), backward_workspace(a) / 4);
+    expect(!problem.empty(), "planned with too little workspace", a, "");
   }
   for (const FusedAttention& a : not_covered()) expect(!planned_backward(a).empty(), "planned, although unsupported by the program", a, "");
   std::printf("cuDNN %zu, front end %d.%d.%d: %d descriptions for an H100, %d failures\n", cudnnGetVersion(), CUDNN_FRONTEND_MAJOR_VERSION,

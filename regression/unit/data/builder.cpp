@@ -108,7 +108,7 @@ DocumentFormat conversations(const Tokenizer& tokenizer, const std::string& text
   return format;
 }
 const std::string of_pair = "<|start|>user\n{prompt}<|end|>\n<|start|>assistant\n{response}<|end|>\n";
-const std::string of_turns = "<|start|>{role}\n{content}<|end|>\n";
+const std::string of_messages = "<|start|>{role}\n{content}<|end|>\n";
 
 // Each document as text, with the tokens selected by the loss mask in [ ].
 Texts marked_documents_of(const Tokenizer& tokenizer, const fs::path& prefix) {
@@ -218,7 +218,7 @@ TEST(builder, loss_mask_selects_responses_of_conversations) {
       << "the end-of-document token closes a response that has no closing token";
   EXPECT_EQ(marked("Q{prompt}A{response}", "{\"prompt\":\"x\",\"response\":\"y\"}", false), (Texts{"QxA[y]"}));
   EXPECT_EQ(
-      marked(of_turns,
+      marked(of_messages,
              "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"assistant\",\"content\":\"a\",\"n\":1},"
              "{\"content\":\"b\",\"role\":\"user\"},{\"role\":\"assistant\",\"content\":\"c\"}]}"),
       (Texts{"<|start|>system\ns<|end|>\n<|start|>assistant\n[a<|end|>]\n<|start|>user\nb<|end|>\n<|start|>assistant\n[c<|end|>]\n<|endoftext|>"}));
@@ -248,7 +248,7 @@ TEST(builder, source_is_masked_from_loss_target_is_not) {
 TEST(builder, bad_conversations_are_reported_or_skipped) {
   const auto tokenizer = with_marks();
   const std::string pair = "{\"prompt\":\"x\",\"response\":\"y\"}\n";
-  const std::string turns = "{\"messages\":[{\"role\":\"assistant\",\"content\":\"y\"}]}\n";
+  const std::string messages = "{\"messages\":[{\"role\":\"assistant\",\"content\":\"y\"}]}\n";
   struct Bad {
     const std::string &text, &good;
     std::string line, reason;
@@ -265,15 +265,15 @@ TEST(builder, bad_conversations_are_reported_or_skipped) {
       {of_pair, pair, "{\"prompt\":\"x\",\"response\":\"y\"}" + std::string("\0 y", 3), "a zero byte"},
       {of_pair, pair, "[1]", "is an array, not a JSON object"},
       {of_pair, pair, "{\"a\":" + std::string(100'000, '[') + std::string(100'000, ']') + "}", "nested deeper than 64"},
-      {of_pair, pair, turns, "no key 'prompt' (keys: messages)"},
-      {of_turns, turns, pair, "no key 'messages' (keys: prompt, response)"},
-      {of_turns, turns, "{\"messages\":\"x\"}", "a string under 'messages', not a list"},
-      {of_turns, turns, "{\"messages\":[\"x\"]}", "a string in message 1, not an object"},
-      {of_turns, turns, "{\"messages\":[]}", "no turn of 'assistant'"},
-      {of_turns, turns, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "no turn of 'assistant'"},
-      {of_turns, turns, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\"}]}", "no key 'content' in message 2"},
-      {of_turns, turns, "{\"messages\":[{\"role\":\"user\",\"role\":\"x\",\"content\":\"x\"}]}", "the key 'role' twice"},
-      {of_turns, turns, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]}", "an array under 'content' in message 1"}};
+      {of_pair, pair, messages, "no key 'prompt' (keys: messages)"},
+      {of_messages, messages, pair, "no key 'messages' (keys: prompt, response)"},
+      {of_messages, messages, "{\"messages\":\"x\"}", "a string under 'messages', not a list"},
+      {of_messages, messages, "{\"messages\":[\"x\"]}", "a string in message 1, not an object"},
+      {of_messages, messages, "{\"messages\":[]}", "no turn of 'assistant'"},
+      {of_messages, messages, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}", "no turn of 'assistant'"},
+      {of_messages, messages, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"assistant\"}]}", "no key 'content' in message 2"},
+      {of_messages, messages, "{\"messages\":[{\"role\":\"user\",\"role\":\"x\",\"content\":\"x\"}]}", "the key 'role' twice"},
+      {of_messages, messages, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"text\":\"x\"}]}]}", "an array under 'content' in message 1"}};
   for (const auto& [text, good, line, reason] : bad) {
     const Folder folder;
     auto format = conversations(tokenizer, text);
@@ -479,13 +479,13 @@ TEST(builder, class_labels_are_aligned_with_tokens) {
     EXPECT_EQ(report.labelled, of_words ? 4 : 2);
     const gyr::TokenFile labels(gyr::labels_prefix(folder.out()));
     const auto of = [&](std::int64_t sequence) {
-      std::vector<std::int32_t> numbers(std::size_t(labels.length(sequence)));
-      labels.read(sequence, 0, numbers);
-      return numbers;
+      std::vector<std::int32_t> values(std::size_t(labels.length(sequence)));
+      labels.read(sequence, 0, values);
+      return values;
     };
-    using Numbers = std::vector<std::int32_t>;  // tokens of "ab c def" and "x yz", or of "ab c" and "x", each with an end-of-document token
-    EXPECT_EQ(of(0), of_words ? (Numbers{2, 0, 0, 0, 1, 0, 0, 0, 0}) : (Numbers{2, 0, 0, 0, 0}));
-    EXPECT_EQ(of(1), of_words ? (Numbers{2, 1, 0, 0, 0}) : (Numbers{1, 0}));
+    using TokenIds = std::vector<std::int32_t>;  // tokens of "ab c def" and "x yz", or of "ab c" and "x", each with an end-of-document token
+    EXPECT_EQ(of(0), of_words ? (TokenIds{2, 0, 0, 0, 1, 0, 0, 0, 0}) : (TokenIds{2, 0, 0, 0, 0}));
+    EXPECT_EQ(of(1), of_words ? (TokenIds{2, 1, 0, 0, 0}) : (TokenIds{1, 0}));
   }
 }
 

@@ -44,8 +44,8 @@ TEST(chat_template, turns_are_trained_only_if_requested) {
   const std::string format = "<|start|>{role}\n{content}<|end|>\n";
   EXPECT_EQ(filled(format, "user", "hi", false), "#1|user\nhi|#2|\n");
   EXPECT_EQ(filled(format, "assistant", "ho", true), "#1|assistant\n|[ho]|[#2]|\n");
-  EXPECT_TRUE(ChatTemplate(format, tokenizer()).of_turns());
-  EXPECT_FALSE(ChatTemplate("{prompt}{response}", tokenizer()).of_turns());
+  EXPECT_TRUE(ChatTemplate(format, tokenizer()).of_messages());
+  EXPECT_FALSE(ChatTemplate("{prompt}{response}", tokenizer()).of_messages());
   std::vector<Utterance> utterances;
   const ChatTemplate chat(format, tokenizer());
   chat.fill("user", "a", false, utterances);
@@ -72,7 +72,7 @@ TEST(chat_template, special_tokens_in_the_data_stay_text) {
 
 // The ids of a prompt are those of the whole string. SentencePiece-style tokenizers insert a space at the start of a
 // text, and some also after a special token. White space after a token with rstrip belongs to the token.
-TEST(chat_template, prompts_equal_the_whole_string_with_sentencepiece) {
+TEST(chat_template, prompts_equal_the_full_string_with_sentencepiece) {
   const std::map<std::string, std::string> formats{{"llama2", "<s>[INST] {prompt} [/INST] {response}</s>"},
                                                    {"mistral", "<s>[INST] {prompt} [/INST] {response}</s>"},
                                                    {"gemma", "<bos>user\n{prompt}<eos>\n model\n{response}<eos>\n"},
@@ -83,9 +83,9 @@ TEST(chat_template, prompts_equal_the_whole_string_with_sentencepiece) {
       std::vector<std::int32_t> ids;
       TextPosition position = TextPosition::begin;
       for (const Utterance& utterance : ChatTemplate(format, t).question(prompt, "")) encode(utterance, t, ids, position);
-      std::string whole = format.substr(0, format.find("{response}"));
-      whole.replace(whole.find("{prompt}"), 8, prompt);
-      EXPECT_EQ(ids, t.encode(whole, Tokenizer::Specials::as_tokens)) << name << " '" << prompt << "'";
+      std::string full = format.substr(0, format.find("{response}"));
+      full.replace(full.find("{prompt}"), 8, prompt);
+      EXPECT_EQ(ids, t.encode(full, Tokenizer::Specials::as_tokens)) << name << " '" << prompt << "'";
     }
   }
 }
@@ -139,8 +139,8 @@ TEST(chat_template, prompt_ids_equal_those_in_training) {
        {"<|start|>user\n{prompt}<|end|>\n<|start|>assistant\n{response}<|end|>\n", "<|start|>{role}\n{content}<|end|>\n"}) {
     const ChatTemplate chat(format, t);
     std::vector<Utterance> learned;
-    if (chat.of_turns()) chat.fill("user", "\n two", false, learned);
-    chat.fill(chat.of_turns() ? "assistant" : "\n two", " three", true, learned);
+    if (chat.of_messages()) chat.fill("user", "\n two", false, learned);
+    chat.fill(chat.of_messages() ? "assistant" : "\n two", " three", true, learned);
     EXPECT_EQ(ids_of(chat.question("\n two", "assistant")), ids_of(learned));
     EXPECT_EQ(ids_of(learned), t.encode(asked, Tokenizer::Specials::as_tokens));
     EXPECT_EQ(chat.closing_mark(), 2);

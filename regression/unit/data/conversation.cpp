@@ -20,9 +20,9 @@ TEST(conversation, keys_have_user_defined_names) {
   ConversationFormat pair = format("{prompt}>{response}<|end|>");
   pair.prompt = "question", pair.response = "a b";
   EXPECT_EQ(text_of(read_conversation(R"({"a b": "yes", "prompt": 3, "question": "well?"})", pair)), "well?>yes#");
-  ConversationFormat turns = format("{role}>{content}<|end|>");
-  turns.messages = "conversations", turns.role = "from", turns.content = "value", turns.assistant = "gpt";
-  const Conversation c = read_conversation(R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})", turns);
+  ConversationFormat by_message = format("{role}>{content}<|end|>");
+  by_message.messages = "conversations", by_message.role = "from", by_message.content = "value", by_message.assistant = "gpt";
+  const Conversation c = read_conversation(R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]})", by_message);
   EXPECT_EQ(text_of(c), "human>a#gpt>b#");
   EXPECT_EQ(std::count_if(c.utterances.begin(), c.utterances.end(), [](const Utterance& p) { return p.learned; }), 2);
 }
@@ -34,7 +34,7 @@ TEST(conversation, survives_damaged_lines) {
                                R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"};
   std::mt19937 random(3);
   const std::string bytes = "{}[]\",:\\u0dn1-e \n\xff\xc3<|";
-  int whole = 0, refused = 0;
+  int full = 0, refused = 0;
   for (int trial = 0; trial < 20'000; ++trial) {
     std::string line = lines[trial % 2];
     for (unsigned n = 1 + random() % 3; n > 0; --n) {
@@ -47,9 +47,9 @@ TEST(conversation, survives_damaged_lines) {
     }
     const Conversation c = read_conversation(line, formats[trial % 2]);
     ASSERT_NE(c.problem.empty(), c.utterances.empty()) << line;
-    (c.problem.empty() ? whole : refused) += 1;
+    (c.problem.empty() ? full : refused) += 1;
   }
-  EXPECT_GT(whole, 1000);
+  EXPECT_GT(full, 1000);
   EXPECT_GT(refused, 1000);
 }
 

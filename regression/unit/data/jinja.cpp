@@ -317,12 +317,12 @@ TEST(jinja, origin_of_data_survives_filters_and_methods) {
     for (std::size_t at = 0; at < text.size(); at += character_at(text.bytes(), at).length) {
       while (text.runs()[run].end <= at) ++run;
       const char32_t c = character_at(text.bytes(), at).point;
-      const bool own = text.runs()[run].origin.source == 7;
+      const bool from_message = text.runs()[run].origin.source == 7;
       static const std::string derived = " \n\\nNuUeE01234";  // white space of the data, and parts of escapes of its characters
       if (is_data(c)) {
-        EXPECT_TRUE(own) << source;
+        EXPECT_TRUE(from_message) << source;
         ++marked;
-      } else if (own) {
+      } else if (from_message) {
         EXPECT_TRUE(c < 0x80 && derived.find(char(c)) != std::string::npos) << source << " " << int(c);
       }
     }

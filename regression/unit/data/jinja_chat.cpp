@@ -72,7 +72,7 @@ std::string problem_of(const JinjaChat& chat, const std::string& line) {
 }
 
 TEST(jinja_chat, targets_are_the_difference_of_prefixes) {
-  int compared = 0, whole = 0;
+  int compared = 0, renderings = 0;
   const Json all = golden("chat_dialects.json");
   for (const auto& [name, d] : all.at("dialects").items()) {
     const Tokenizer tokenizer = tokenizer_with(d.at("specials").get<std::vector<std::string>>());
@@ -90,13 +90,13 @@ TEST(jinja_chat, targets_are_the_difference_of_prefixes) {
         continue;
       }
       EXPECT_EQ(text_of(utterances, tokenizer), c.at("rendered").get<std::string>()) << name;
-      ++whole;
+      ++renderings;
       if (c.at("learned").is_null()) continue;  // the prefixes of the conversation are rendered in another way
       EXPECT_EQ(text_of(utterances, tokenizer, true), c.at("learned").get<std::string>()) << name << "\n" << c.at("line");
       ++compared;
     }
   }
-  EXPECT_GT(whole, 150);
+  EXPECT_GT(renderings, 150);
   EXPECT_GT(compared, 120);
 }
 

@@ -31,9 +31,9 @@ TEST(loss_mask, is_read_from_file_next_to_tokens) {
   EXPECT_EQ(mask_prefix("a/b.c"), "a/b.c_mask");
   const Corpus corpus;
   const TokenFile tokens(corpus.prefix);
-  EXPECT_EQ(LossMask::beside(tokens), nullptr);
+  EXPECT_EQ(LossMask::next_to(tokens), nullptr);
   corpus.mask({{0, 1, 1}, {0, 0, 1, 0}, {}, {1, 0}});
-  const auto mask = LossMask::beside(tokens);
+  const auto mask = LossMask::next_to(tokens);
   std::vector<std::uint8_t> marks(3);
   mask->read(1, 1, marks);
   EXPECT_EQ(marks, (std::vector<std::uint8_t>{0, 1, 0}));

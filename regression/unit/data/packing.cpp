@@ -60,7 +60,7 @@ DatasetOptions options_of(const Corpus& corpus, std::int64_t L, SampleOrder orde
   return o;
 }
 
-TEST(packing, best_fit_chooses_the_fullest_window_with_room) {
+TEST(packing, best_fit_prefers_the_least_remaining_capacity) {
   EXPECT_EQ(best_fit({7, 6, 3, 3, 2, 2}, 10), (std::vector<std::uint32_t>{0, 1, 0, 1, 2, 2}));
   EXPECT_EQ(best_fit({10, 10, 1}, 10), (std::vector<std::uint32_t>{0, 1, 2}));
   EXPECT_EQ(best_fit({}, 10), (std::vector<std::uint32_t>{}));
@@ -202,10 +202,10 @@ void check_separate(const Sample& s) {
 TEST(packing, separate_documents_do_not_share_positions_or_labels) {
   const Corpus corpus(random_lengths(80, 30, 8));
   for (const SampleOrder order : {SampleOrder::shuffled, SampleOrder::megatron, SampleOrder::documents}) {
-    const Dataset apart(options_of(corpus, 24, order)), joined(options_of(corpus, 24, order, false));
+    const Dataset unpacked(options_of(corpus, 24, order)), joined(options_of(corpus, 24, order, false));
     bool middle = false, boundary = false, padding = false;
-    for (std::int64_t n = 0; n < 2 * apart.per_epoch(0); ++n) {
-      const Sample s = apart.sample(n), j = joined.sample(n);
+    for (std::int64_t n = 0; n < 2 * unpacked.per_epoch(0); ++n) {
+      const Sample s = unpacked.sample(n), j = joined.sample(n);
       check_separate(s);
       EXPECT_EQ(s.tokens, j.tokens) << "both datasets have the same windows";
       EXPECT_TRUE(j.positions.empty());
@@ -264,12 +264,12 @@ TEST(packing, samples_depend_only_on_seed_and_number) {
 
 TEST(packing, micro_batches_carry_positions_and_ignore_masked_labels) {
   const Corpus corpus(random_lengths(60, 20, 4));
-  const Dataset apart(options_of(corpus, 16, SampleOrder::documents)), joined(options_of(corpus, 16, SampleOrder::documents, false));
+  const Dataset unpacked(options_of(corpus, 16, SampleOrder::documents)), joined(options_of(corpus, 16, SampleOrder::documents, false));
   EXPECT_TRUE(micro_batch_of(samples_of(joined), ModelConfig(), 3, 2, 16).positions.empty());
-  const MicroBatch m = micro_batch_of(samples_of(apart), ModelConfig(), 3, 2, 16);
+  const MicroBatch m = micro_batch_of(samples_of(unpacked), ModelConfig(), 3, 2, 16);
   ASSERT_EQ(m.positions.size(), 32u);
   for (std::size_t b = 0; b < 2; ++b) {
-    const Sample s = apart.sample(3 + std::int64_t(b));
+    const Sample s = unpacked.sample(3 + std::int64_t(b));
     for (std::size_t t = 0; t < 16; ++t) {
       EXPECT_EQ(m.tokens[16 * b + t], s.tokens[t]);
       EXPECT_EQ(m.positions[16 * b + t], s.positions[t]);

@@ -181,8 +181,8 @@ TEST(samples, last_epoch_is_separate_below_80_percent) {
 
 TEST(samples, data_splits_match_megatron) {
   using gyr::Split;
-  const auto range = [](const char* shares, Split which, std::int64_t n) {
-    const auto r = gyr::split_range(shares, which, n);
+  const auto range = [](const char* fractions, Split which, std::int64_t n) {
+    const auto r = gyr::split_range(fractions, which, n);
     return std::pair(r.first, r.last);
   };
   EXPECT_EQ(range("949,50,1", Split::train, 1000), std::pair(0l, 949l));
@@ -222,9 +222,9 @@ TEST(samples, dataset_joins_corpora_and_splits) {
   options.order = gyr::SampleOrder::shuffled;
   options.which = gyr::Split::train;
   // without weights, corpora are mixed by their windows: 299/9 = 33 and 749/9 = 83. One epoch visits each window once.
-  const gyr::Dataset whole(options);
+  const gyr::Dataset full(options);
   std::set<std::int32_t> starts;
-  for (int i = 0; i < 33 + 83; ++i) starts.insert(whole.sample(i).tokens[0]);
+  for (int i = 0; i < 33 + 83; ++i) starts.insert(full.sample(i).tokens[0]);
   EXPECT_EQ(starts.size(), 33u + 83u);
 }
 

@@ -39,7 +39,7 @@ struct Model {
   std::vector<std::string> tokens;
   std::map<std::string, std::int32_t> ids;
   std::vector<std::pair<std::string, std::string>> merges;
-  bool fallback = false, fuse = false, whole = false;
+  bool fallback = false, fuse = false, full = false;
   std::optional<std::string> unknown;
 
   void add(const std::string& token) {
@@ -55,7 +55,7 @@ struct Model {
               {"unk_token", unknown ? json(*unknown) : json()},
               {"fuse_unk", fuse},
               {"byte_fallback", fallback},
-              {"ignore_merges", whole},
+              {"ignore_merges", full},
               {"vocab", vocab},
               {"merges", pairs}}},
             {"pre_tokenizer", nullptr},
@@ -65,7 +65,7 @@ struct Model {
 
 Model drawn_model(Dice& dice, const std::vector<std::string>& alphabet) {
   Model m;
-  m.fallback = dice.between(0, 3) > 0, m.fuse = dice.coin(), m.whole = dice.between(0, 3) == 0;
+  m.fallback = dice.between(0, 3) > 0, m.fuse = dice.coin(), m.full = dice.between(0, 3) == 0;
   if (dice.between(0, 3) > 0) m.add(*(m.unknown = "<unk>"));
   const int byte_tokens = dice.between(0, 2);  // none, some, all
   for (int byte = 0; byte < 256; ++byte)
@@ -119,7 +119,7 @@ Ids first_symbols(const Model& m, const std::string& text) {
 
 // Applies the earliest merge at its leftmost place until none applies.
 Ids reference(const Model& m, const std::string& text) {
-  if (const auto token = m.ids.find(text); m.whole && token != m.ids.end()) return {token->second};
+  if (const auto token = m.ids.find(text); m.full && token != m.ids.end()) return {token->second};
   std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> rank;
   for (std::size_t i = 0; i < m.merges.size(); ++i) rank[{m.ids.at(m.merges[i].first), m.ids.at(m.merges[i].second)}] = i;
   Ids ids = first_symbols(m, text);
@@ -133,9 +133,9 @@ Ids reference(const Model& m, const std::string& text) {
   }
 }
 
-TEST(text_bpe, ids_equal_merging_the_whole_text) {
+TEST(text_bpe, ids_equal_merging_the_full_text) {
   Dice dice(seed_of_run());
-  int merged = 0, unknown = 0, whole = 0;
+  int merged = 0, unknown = 0, full = 0;
   for (int trial = 0; trial < 400; ++trial) {
     std::vector<std::string> alphabet{"a", "b", "\n", mark, "\u00e9", "\U0001f600"};
     for (int i = dice.between(0, 4); i > 0; --i) alphabet.push_back(drawn_character(dice));
@@ -148,13 +148,13 @@ TEST(text_bpe, ids_equal_merging_the_whole_text) {
       ASSERT_EQ(t.encode(text), expected) << json(text) << " " << m.file().dump();
       ASSERT_EQ(t.encode(text), expected) << "from the cache: " << json(text) << " " << m.file().dump();
       merged += expected.size() < first_symbols(m, text).size();
-      whole += m.whole && m.ids.contains(text);
+      full += m.full && m.ids.contains(text);
       unknown += m.unknown && std::ranges::count(expected, m.ids.at(*m.unknown)) > 0;
     }
   }
   EXPECT_GT(merged, 1000);
   EXPECT_GT(unknown, 500);
-  EXPECT_GT(whole, 20);
+  EXPECT_GT(full, 20);
 }
 
 // ---- long texts ----
@@ -276,8 +276,8 @@ TEST(text_bpe, tokens_after_others_decode_to_the_rest) {
       const Ids ids = t.encode(drawn_text(dice)), more = t.encode(drawn_text(dice), Tokenizer::Specials::as_text);
       Ids all = ids;
       all.insert(all.end(), more.begin(), more.end());
-      const std::string head = t.decode(ids), tail = t.decode_after(ids, more), whole = t.decode(all);
-      EXPECT_EQ(head + tail, whole) << name;
+      const std::string head = t.decode(ids), tail = t.decode_after(ids, more), full = t.decode(all);
+      EXPECT_EQ(head + tail, full) << name;
     }
   }
   const Tokenizer t = golden("llama2");

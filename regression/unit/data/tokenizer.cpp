@@ -155,9 +155,9 @@ TEST(tokenizer, earliest_merges_apply_first_then_leftmost) {
   EXPECT_EQ(t.encode("abab"), (std::vector<std::int32_t>{256, 256}));
   auto file = small_file();
   file["model"]["ignore_merges"] = true;
-  const auto whole = Tokenizer::load(folder.write("t.json", file.dump()));
-  EXPECT_EQ(whole.encode("abc"), (std::vector<std::int32_t>{257}));
-  EXPECT_EQ(whole.encode("abcc"), (std::vector<std::int32_t>{'a', 258, 'c'}));
+  const auto full = Tokenizer::load(folder.write("t.json", file.dump()));
+  EXPECT_EQ(full.encode("abc"), (std::vector<std::int32_t>{257}));
+  EXPECT_EQ(full.encode("abcc"), (std::vector<std::int32_t>{'a', 258, 'c'}));
 }
 
 // Reference without a heap: applies the earliest merge at its leftmost place until none applies.

@@ -45,10 +45,10 @@ void expect_same(const Tokenizer& t, const json& expected, const std::vector<std
     const json& row = expected["texts"][i];
     const std::string text = texts[i];
     const auto complete = row["ids"].get<Ids>(), inner = row.value("inner", complete), as_text = row.value("as_text", inner);
-    for (const char* turn : {"", " from the cache"}) {
-      EXPECT_EQ(t.encode(text, Tokenizer::Specials::complete), complete) << json(text) << turn;
-      EXPECT_EQ(t.encode(text, Tokenizer::Specials::as_tokens), inner) << json(text) << turn;
-      EXPECT_EQ(t.encode(text), as_text) << json(text) << turn;
+    for (const char* source : {"", " from the cache"}) {
+      EXPECT_EQ(t.encode(text, Tokenizer::Specials::complete), complete) << json(text) << source;
+      EXPECT_EQ(t.encode(text, Tokenizer::Specials::as_tokens), inner) << json(text) << source;
+      EXPECT_EQ(t.encode(text), as_text) << json(text) << source;
     }
     const std::string decoded = row.value("decoded", text), without = row.value("short", decoded);
     EXPECT_EQ(gyr::lossy_utf8(t.decode(complete)), decoded) << json(text);

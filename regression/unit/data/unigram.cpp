@@ -62,7 +62,7 @@ TEST(unigram, no_other_split_of_a_piece_scores_more) {
     const Unigram cutter(tokens);
     const std::string piece = word(12);
     std::vector<Unigram::Part> parts;
-    cutter.cut(piece, parts);
+    cutter.split_piece(piece, parts);
     double score = 0;
     std::size_t end = 0;
     for (const Unigram::Part& part : parts) {

@@ -93,10 +93,10 @@ std::pair<Exit, std::string> outcome(const std::string& text, const Strings& ove
   return {Exit::ok, ""};
 }
 
-void expect_refused(const std::string& text, const Strings& said, const Strings& overrides = {}, Exit code = Exit::config) {
+void expect_refused(const std::string& text, const Strings& expected, const Strings& overrides = {}, Exit code = Exit::config) {
   const auto [got, message] = outcome(text, overrides);
   EXPECT_EQ(got, code) << message;
-  for (const std::string& part : said) EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+  for (const std::string& part : expected) EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
 }
 
 // `good` with the first occurrence of `from` replaced by `to`.
@@ -178,7 +178,7 @@ TEST(deck, effective_deck_reads_back_to_the_same_settings) {
   }
 }
 
-TEST(deck, numbers_keep_their_bits_in_the_effective_deck) {
+TEST(deck, values_keep_their_bits_in_the_effective_deck) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 2000; ++i) {
     const double x = __builtin_bit_cast(double, random());
@@ -350,15 +350,15 @@ TEST(deck, files_that_cannot_be_read_are_named) {
   std::ofstream(folder / "bad.yaml") << with("chunk: 64", "chunk: 65");
   Deck deck = Deck::read(folder / "good.yaml", Strings{"train.steps=5"});
   EXPECT_EQ(declare(deck).steps, 5);
-  for (const auto& [name, code, said] : {std::tuple{"bad.yaml", Exit::config, "bad.yaml:8:"}, std::tuple{"none.yaml", Exit::missing, "no such deck"},
-                                         std::tuple{"", Exit::missing, "is a folder"}}) {
+  for (const auto& [name, code, expected] : {std::tuple{"bad.yaml", Exit::config, "bad.yaml:8:"},
+                                             std::tuple{"none.yaml", Exit::missing, "no such deck"}, std::tuple{"", Exit::missing, "is a folder"}}) {
     try {
       Deck wrong = Deck::read(folder / name);
       declare(wrong);
       ADD_FAILURE() << name;
     } catch (const Error& e) {
       EXPECT_EQ(e.code, code) << e.what();
-      EXPECT_NE(std::string(e.what()).find(said), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(expected), std::string::npos) << e.what();
     }
   }
   std::filesystem::remove_all(folder);

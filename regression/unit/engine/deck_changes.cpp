@@ -367,7 +367,7 @@ Outcome outcome_of(const Overrides& overrides) {
   const RunConfig run = read_run_config(deck);
   EngineConfig config = engine_config(run, grid_layout(1, 1, 1, {{0, run.model.layers()}}));
   config.micro_batch_size = 2, config.micros = 1;
-  Rig<double> rig(config, alone(run.model.layers()));
+  Rig<double> rig(config, single_rank_grid(run.model.layers()));
   set_weights(rig.engine);
   MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocab_size));
   if (run.model.objective->has_source()) batch = with_sources(run.model, batch);

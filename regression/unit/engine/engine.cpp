@@ -30,7 +30,7 @@ std::vector<double> values(const Parameter& p) {
 TEST(engine, nonfinite_weight_is_named_and_nothing_changes) {
   const Case& c = named("T2");
   for (const std::string bad : {"model.layers.1.self_attn.o_proj.weight", "model.layers.0.mamba.A_log", "lm_head.weight"}) {
-    Rig<double> rig(config_of(c), alone(c.model.layers()));
+    Rig<double> rig(config_of(c), single_rank_grid(c.model.layers()));
     const Parameter* broken = nullptr;
     for (const auto& p : rig.engine.stage().parameters().all())
       if (p->weight.name == bad) broken = p.get();
@@ -53,7 +53,7 @@ TEST(engine, nonfinite_weight_is_named_and_nothing_changes) {
 
 TEST(engine, a_loss_above_the_limit_changes_nothing) {
   const Case& c = named("T2");
-  Rig<double> rig(config_of(c), alone(c.model.layers()));
+  Rig<double> rig(config_of(c), single_rank_grid(c.model.layers()));
   const auto source = [&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); };
   const auto& first = *rig.engine.stage().parameters().all().front();
   const std::vector<double> before = values(first);
@@ -70,7 +70,7 @@ TEST(engine, a_loss_above_the_limit_changes_nothing) {
 // refused.
 TEST(engine, a_position_beyond_the_sequence_is_refused) {
   const Case& c = named("T2");
-  Rig<double> rig(config_of(c), alone(c.model.layers()));
+  Rig<double> rig(config_of(c), single_rank_grid(c.model.layers()));
   MicroBatch m = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
   for (Index r = 0; r < c.batch * c.seq_length; ++r) m.positions.push_back(std::int32_t(r % c.seq_length + 1));
   EXPECT_THROW(rig.engine.gradients([&](int) { return m; }, 1, 1), Error);
@@ -78,7 +78,7 @@ TEST(engine, a_position_beyond_the_sequence_is_refused) {
 
 TEST(engine, overflowing_gradient_is_named) {
   const Case& c = named("T2");
-  Rig<float> rig(config_of(c), alone(c.model.layers()));
+  Rig<float> rig(config_of(c), single_rank_grid(c.model.layers()));
   for (const auto& p : rig.engine.stage().parameters().all())
     if (p->weight.name == "model.layers.1.feed_forward.down_proj.weight")  // finite weights whose GEMM results overflow
       assign(rig.engine.device(), *p, [](Index) { return 3e38; });
@@ -96,7 +96,7 @@ TEST(engine, step_reads_device_memory_once) {
   const Case& c = named("T2");
   EngineConfig config = config_of(c);
   config.micro_batch_size = 2, config.seq_length = 200, config.micros = 3;  // two blocks of logits per micro-batch
-  Rig<float> rig(config, alone(c.model.layers()));
+  Rig<float> rig(config, single_rank_grid(c.model.layers()));
   rig.engine.initialise(7);
   const auto source = [&](int i) { return micro_batch(2 * i, 2, 200, c.model.vocab_size); };
   const auto reads = [&] {
@@ -122,7 +122,7 @@ TEST(engine, plan_lists_every_gemm_of_step) {
     config.precision = precision;
     const RankPlan plan = plan_rank(config, grid_layout(1, 1, 1, {{0, config.model.layers()}}), 0);
     double flops = 0;
-    for (const auto& [shape, calls] : plan.products)
+    for (const auto& [shape, calls] : plan.gemms)
       if (shape.kernel == "gemm") flops += 2.0 * double(calls * shape.m * shape.n * shape.k);
     const auto gemm = std::find_if(plan.work.begin(), plan.work.end(), [](const Work& w) { return std::string_view(w.kernel) == "gemm"; });
     ASSERT_NE(gemm, plan.work.end());
@@ -134,8 +134,8 @@ TEST(engine, steps_do_not_depend_on_gemm_library) {
   const Case& c = named("T2");
   const auto losses = [&](GemmLibrary library) {
     EngineConfig config = config_of(c);
-    config.products = library;
-    Rig<float> rig(config, alone(c.model.layers()));
+    config.gemm_library = library;
+    Rig<float> rig(config, single_rank_grid(c.model.layers()));
     rig.engine.initialise(7);
     std::vector<double> all;
     for (int step = 1; step <= 3; ++step)

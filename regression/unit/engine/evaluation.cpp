@@ -78,7 +78,7 @@ TEST(evaluation, continuation_includes_preceding_white_space) {
     const Continued c = continued(context, continuation, bytes.settings, "here");
     EXPECT_EQ(bytes.text(c.passage.tokens), "ab c");
     EXPECT_EQ(c.tokens, 3);
-    EXPECT_FALSE(c.cut);
+    EXPECT_FALSE(c.truncated);
     EXPECT_EQ(c.passage.labels[0], ignored_label);
     EXPECT_EQ(bytes.text({c.passage.labels.begin() + 1, c.passage.labels.end()}), " cd");
   }
@@ -98,9 +98,9 @@ TEST(evaluation, empty_context_becomes_the_begin_token) {
 TEST(evaluation, too_long_context_loses_its_beginning) {
   const Bytes bytes;
   const Continued c = continued("abcdefghijklmnopqrst", " uv", bytes.settings, "here");
-  EXPECT_TRUE(c.cut);
+  EXPECT_TRUE(c.truncated);
   EXPECT_EQ(bytes.text(c.passage.tokens), "ghijklmnopqrst u");
-  EXPECT_FALSE(continued("ghijklmnopqrst", " uv", bytes.settings, "here").cut);
+  EXPECT_FALSE(continued("ghijklmnopqrst", " uv", bytes.settings, "here").truncated);
   EXPECT_EQ(error_of([&] { continued("a", " 23456789 23456789", bytes.settings, "here"); }).code, Exit::data);
 }
 

@@ -82,9 +82,9 @@ TEST(job, slurm_state_and_restarts_show_ended_jobs) {
   const auto of = [&](const std::string& s, int restarts = 1) {
     const Programs programs(std::vector<Script>{
         {"scontrol", fmt::format("echo 'JobId=40 JobName=x Requeue=1 Restarts={} BatchFlag=1 JobState={} Reason=None'", restarts, s)}});
-    const JobState said = state_of(old, in_slurm);
+    const JobState job_state = state_of(old, in_slurm);
     EXPECT_EQ(programs.asked(), "-o show job 40\n");
-    return said;
+    return job_state;
   };
   for (const char* gone :
        {"PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY"})
@@ -118,10 +118,10 @@ TEST(job, unclear_scheduler_reply_leaves_state_unknown) {
   EXPECT_EQ(with({{"scontrol", "exit 0"}}, in_slurm), JobState::unknown);
   EXPECT_EQ(with({{"scontrol", "kill -9 $$"}}, in_slurm), JobState::unknown);
   // This process runs on another cluster, or outside of any job.
-  const std::string answers =
+  const std::string replies =
       "case \"$*\" in *config) echo 'ClusterName             = big';; *) echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1;; esac";
-  EXPECT_EQ(with({{"scontrol", answers}}, {"slurm", "small", "36", "0", 0}), JobState::unknown);
-  EXPECT_EQ(with({{"scontrol", answers}}, {}), JobState::gone);
+  EXPECT_EQ(with({{"scontrol", replies}}, {"slurm", "small", "36", "0", 0}), JobState::unknown);
+  EXPECT_EQ(with({{"scontrol", replies}}, {}), JobState::gone);
   EXPECT_EQ(state_of({"slurm", "small", "40", "0", 0}, {}), JobState::unknown);
   for (const char* id : {"", "-h", "40;reboot", "40 41", "*"}) EXPECT_EQ(state_of(slurm(id), in_slurm), JobState::unknown) << id;
 }

@@ -31,11 +31,11 @@ double slowest(const std::vector<Span>& stages, const std::vector<double>& costs
 double least(const std::vector<double>& costs, double before, double after, int stages) {
   const int layers = int(costs.size());
   double best = INFINITY;
-  for (unsigned cuts = 0; cuts < 1u << (layers - 1); ++cuts) {
-    if (__builtin_popcount(cuts) != stages - 1) continue;
+  for (unsigned boundaries = 0; boundaries < 1u << (layers - 1); ++boundaries) {
+    if (__builtin_popcount(boundaries) != stages - 1) continue;
     std::vector<Span> spans{{0, layers}};
     for (int i = 0; i + 1 < layers; ++i)
-      if (cuts >> i & 1) spans.back().last = i + 1, spans.push_back({i + 1, layers});
+      if (boundaries >> i & 1) spans.back().last = i + 1, spans.push_back({i + 1, layers});
     best = std::min(best, slowest(spans, costs, before, after));
   }
   return best;
@@ -75,9 +75,9 @@ std::vector<Span> split_by_dynamic_programming(const std::vector<double>& costs,
   for (int n = 1; n <= layers; ++n) best[0][n] = cost(0, 0, n);
   for (int s = 1; s < stages; ++s)
     for (int n = s + 1; n <= layers; ++n)
-      for (int cut = s; cut < n; ++cut) {
-        const double slowest = std::max(best[s - 1][cut], cost(s, cut, n));
-        if (slowest < best[s][n]) best[s][n] = slowest, from[s][n] = cut;
+      for (int boundary = s; boundary < n; ++boundary) {
+        const double slowest = std::max(best[s - 1][boundary], cost(s, boundary, n));
+        if (slowest < best[s][n]) best[s][n] = slowest, from[s][n] = boundary;
       }
   std::vector<Span> spans(stages);
   for (int s = stages - 1, last = layers; s >= 0; --s) {

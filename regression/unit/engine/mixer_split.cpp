@@ -59,7 +59,7 @@ TEST(mixer_split, listed_splits_are_exactly_the_accepted_ones) {
     for (const int tensor : {2, 3, 4, 6, 8}) {
       const ModelConfig m = model_of(s);
       std::set<int> listed;
-      for (const MixerSplit& share : mixer_splits(m, 5, tensor)) listed.insert(share.attention_ranks);
+      for (const MixerSplit& mixer_split : mixer_splits(m, 5, tensor)) listed.insert(mixer_split.attention_ranks);
       for (int n = 1; n < tensor; ++n)
         EXPECT_EQ(listed.contains(n), !refused(m, tensor, n))
             << s.heads << " " << s.keys << " " << s.ssm_heads << " " << s.groups << ": " << n << " of " << tensor;
@@ -74,25 +74,27 @@ TEST(mixer_split, predicted_flops_match_a_dry_run) {
   m.mamba.num_heads = 24, m.mamba.num_groups = 1, m.mamba.head_dim = 32, m.mamba.state_size = 64, m.mamba.chunk_size = 64;
   const Index tokens = 1024;
   for (const int tensor : {2, 4, 8})
-    for (const MixerSplit& share : mixer_splits(m, tokens, tensor)) {
-      const auto flops = [&](int rank) { return plan_rank(config_of(m, tokens), layout_of(tensor, share.attention_ranks, m.layers()), rank).flops; };
+    for (const MixerSplit& mixer_split : mixer_splits(m, tokens, tensor)) {
+      const auto flops = [&](int rank) {
+        return plan_rank(config_of(m, tokens), layout_of(tensor, mixer_split.attention_ranks, m.layers()), rank).flops;
+      };
       const double counted = (flops(0) - flops(tensor - 1)) / double(3 * tokens * m.layers());
-      EXPECT_NEAR(counted, share.attention - share.ssm, 0.15 * share.slowest()) << share.attention_ranks << " of " << tensor;
+      EXPECT_NEAR(counted, mixer_split.attention - mixer_split.ssm, 0.15 * mixer_split.slowest()) << mixer_split.attention_ranks << " of " << tensor;
     }
 }
 
 TEST(mixer_split, chosen_split_minimizes_flops_of_slowest_rank) {
   const ModelConfig m = model_of({8, 2, 24, 1});
   for (const int tensor : {2, 4, 8}) {
-    const MixerSplit together = both_mixers_on_all_ranks(m, 64, tensor);
-    const int apart = attention_ranks_of(parallel_of(Mixer::apart, tensor), m, 64),
+    const MixerSplit joint = both_mixers_on_all_ranks(m, 64, tensor);
+    const int separate = attention_ranks_of(parallel_of(Mixer::separate, tensor), m, 64),
               chosen = attention_ranks_of(parallel_of(Mixer::automatic, tensor), m, 64);
     double least = 0;
-    for (const MixerSplit& share : mixer_splits(m, 64, tensor))
-      if (share.attention_ranks == apart) least = share.slowest();
+    for (const MixerSplit& mixer_split : mixer_splits(m, 64, tensor))
+      if (mixer_split.attention_ranks == separate) least = mixer_split.slowest();
     ASSERT_GT(least, 0);
-    for (const MixerSplit& share : mixer_splits(m, 64, tensor)) EXPECT_GE(share.slowest(), least);
-    EXPECT_EQ(chosen, least < together.slowest() ? apart : 0);
+    for (const MixerSplit& mixer_split : mixer_splits(m, 64, tensor)) EXPECT_GE(mixer_split.slowest(), least);
+    EXPECT_EQ(chosen, least < joint.slowest() ? separate : 0);
     EXPECT_EQ(attention_ranks_of(parallel_of(Mixer::split, tensor), m, 64), 0);
   }
 }
@@ -108,16 +110,16 @@ TEST(mixer_split, impossible_splits_are_refused_with_alternatives) {
       return e.what();
     }
   };
-  EXPECT_NE(complaint(parallel_of(Mixer::apart, 8, 3), m).find("valid numbers: 2, 4"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::separate, 8, 3), m).find("valid numbers: 2, 4"), std::string::npos);
   EXPECT_NE(complaint(parallel_of(Mixer::split, 8, 4), m).find("set parallel.mixer to apart or auto and"), std::string::npos);
-  EXPECT_NE(complaint(parallel_of(Mixer::apart, 4, 4), m).find("leaves none of parallel.tensor = 4"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::separate, 4, 4), m).find("leaves none of parallel.tensor = 4"), std::string::npos);
   EXPECT_EQ(attention_ranks_of(parallel_of(Mixer::automatic, 2), model_of({8, 2, 3, 1}), 64), 1) << "3 SSM heads cannot be split over 2 ranks";
-  EXPECT_NE(complaint(parallel_of(Mixer::apart, 1), m).find("parallel.tensor to 2 or more"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::separate, 1), m).find("parallel.tensor to 2 or more"), std::string::npos);
   ModelConfig single = m;
   single.pattern = "M*-";
-  EXPECT_NE(complaint(parallel_of(Mixer::apart, 2), single).find("model.pattern has no P"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::separate, 2), single).find("model.pattern has no P"), std::string::npos);
   EXPECT_EQ(complaint(parallel_of(Mixer::automatic, 2), single), "");
-  EXPECT_NE(complaint(parallel_of(Mixer::apart, 4), model_of({5, 5, 5, 5})).find("no number of attention ranks is valid"), std::string::npos);
+  EXPECT_NE(complaint(parallel_of(Mixer::separate, 4), model_of({5, 5, 5, 5})).find("no number of attention ranks is valid"), std::string::npos);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ class LateCopies final : public HostCopies {
   std::vector<Copies> enqueued_;
 };
 
-constexpr Key<Tensor2<float>> projection{"projection", RecomputeCost::product, Phase::weight_gradients, Rows::apart};
+constexpr Key<Tensor2<float>> projection{"projection", RecomputeCost::gemm, Phase::weight_gradients, RowSplit::split};
 constexpr Key<Tensor2<float>> states{"states"};
 constexpr Key<Tensor1<float>> sums{"sums"};
 
@@ -89,7 +89,7 @@ void offload_and_return(Device& dev, std::deque<SavedLayer>& layers, OffloadQueu
   for (Index layer = last; layer >= 0; --layer) {
     SCOPED_TRACE(fmt::format("layer {} of {}", layer, last + 1));
     if (layer > 0) queue.back(dev, layer - 1);
-    queue.arrive(layer).settle(layers[std::size_t(layer)].frame);
+    queue.arrive(layer).restore(layers[std::size_t(layer)].frame);
     layers[std::size_t(layer)].expect_values(dev);
   }
 }

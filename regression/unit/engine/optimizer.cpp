@@ -34,7 +34,7 @@ std::vector<double> values(const Tensor1<double>& x) { return {x.data(), x.data(
 
 // The factor by which one step with zero gradients scales each weight, by name.
 std::map<std::string, double> factors(const ModelConfig& model, const OptimizerConfig& optimizer, double lr) {
-  Rig<double> rig(config_of(model, optimizer), alone(model.layers()));
+  Rig<double> rig(config_of(model, optimizer), single_rank_grid(model.layers()));
   auto& engine = rig.engine;
   const auto& all = engine.stage().parameters().all();
   for (const auto& p : all) assign(engine.device(), *p, [](Index i) { return 1 + 0.01 * double(i % 7); });
@@ -101,7 +101,7 @@ TEST(optimizer, constant_gradient_moves_weights_by_learning_rate) {
   const ModelConfig model = everything();
   OptimizerConfig optimizer;
   optimizer.weight_decay = 0, optimizer.epsilon = 1e-30;
-  Rig<double> rig(config_of(model, optimizer), alone(model.layers()));
+  Rig<double> rig(config_of(model, optimizer), single_rank_grid(model.layers()));
   auto& engine = rig.engine;
   const auto& all = engine.stage().parameters().all();
   for (const auto& p : all) assign(engine.device(), *p, [](Index) { return 1.0; });
@@ -123,7 +123,7 @@ TEST(optimizer, gradient_clipping_is_applied_once) {
   const auto run = [&](double clip_grad, auto&& look) {
     OptimizerConfig optimizer;
     optimizer.clip_grad = clip_grad;
-    Rig<double> rig(config_of(model, optimizer, micros), alone(model.layers()));
+    Rig<double> rig(config_of(model, optimizer, micros), single_rank_grid(model.layers()));
     const StepResult result = rig.engine.train(source, micros, {1, 0.01});
     look(rig.engine, result);
     return result.gradient_norm;
@@ -135,8 +135,8 @@ TEST(optimizer, gradient_clipping_is_applied_once) {
       const double factor = clip_grad > 0 && clip_grad < norm ? clip_grad / norm : 1;
       double squares = 0;
       for (const auto& p : engine.stage().parameters().all()) {
-        const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().moment1(*p).numbers.as<double>()),
-                   v = values(engine.optimizer().moment2(*p).numbers.as<double>());
+        const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().moment1(*p).values.as<double>()),
+                   v = values(engine.optimizer().moment2(*p).values.as<double>());
         double worst = 0, largest = 1e-300;
         for (std::size_t i = 0; i < g.size(); ++i) {
           const double seen = factor * g[i];

@@ -114,8 +114,8 @@ TEST(policy, bad_host_reduces_data_parallel_size_until_checkpoint) {
     attempts.back() = killed(fewer, 0, "a", 2, false);
     EXPECT_EQ(decide(attempts, policy).ranks, 2 * model_ranks);
   }
-  const std::vector<Attempt> alone{killed(2, 1, "a", 2, true), killed(2, 1, "a", 2, false)};
-  EXPECT_EQ(decide(alone, policy_of(1, 2)).ranks, 2);  // the only replica cannot be dropped
+  const std::vector<Attempt> single{killed(2, 1, "a", 2, true), killed(2, 1, "a", 2, false)};
+  EXPECT_EQ(decide(single, policy_of(1, 2)).ranks, 2);  // the only replica cannot be dropped
 }
 
 TEST(policy, ranks_lost_beyond_spares_reduce_data_parallelism) {

@@ -245,9 +245,9 @@ TEST(rank_watcher, observer_reports_the_rank_of_exit_record) {
   const auto early = observer.look();  // before the first heartbeat the rank number is the launcher's
   ASSERT_TRUE(early);
   EXPECT_EQ(early->verdict.rank, 7);
-  ProgressSnapshot sight;
-  sight.step = 12, sight.phase = "train";
-  HeartbeatFile(heartbeat_path(folder.path())).write(heartbeat_of({0, 1, 2}, sight, 0, false));
+  ProgressSnapshot snapshot;
+  snapshot.step = 12, snapshot.phase = "train";
+  HeartbeatFile(heartbeat_path(folder.path())).write(heartbeat_of({0, 1, 2}, snapshot, 0, false));
   const auto late = observer.look();
   ASSERT_TRUE(late);
   EXPECT_EQ(late->state, "lost");

@@ -18,7 +18,7 @@ struct Policy {
   const char* name;
   // Times that the forward runs each kind of kernel of a layer: elementwise passes and convolution, GEMMs, and
   // attention or SSD.
-  Index passes, products, mixing;
+  Index passes, gemms, mixing;
 };
 constexpr Policy policies[] = {{"none", 1, 1, 1}, {"selective", 2, 1, 1}, {"attention_output", 2, 2, 1}, {"full", 2, 2, 2}};
 
@@ -35,7 +35,7 @@ Step step(const Case& c, const std::string& pattern, DType precision, const Reco
   config.model = c.model, config.model.pattern = pattern, config.precision = precision;
   config.micro_batch_size = c.batch, config.seq_length = c.seq_length, config.micros = micros;
   config.recompute = recompute, config.offload = offload;
-  AnyRig rig(config, alone(Index(pattern.size())));
+  AnyRig rig(config, single_rank_grid(Index(pattern.size())));
   rig.engine.device().clear_work();
   const auto source = [&](int i) { return micro_batch(Index(i), c.batch, c.seq_length, c.model.vocab_size); };
   Step s{rig.engine.gradients(source, micros, 1), {}, {}, rig.capacity.bytes(Memory::activations), rig.capacity.host(), rig.engine.device().flops()};
@@ -96,7 +96,7 @@ TEST(recompute, policy_determines_which_kernels_are_recomputed) {
     EXPECT_EQ(times(s, "convolution"), policy.passes);
     EXPECT_EQ(times(s, "glu"), policy.passes);
     EXPECT_EQ(s.calls.at("rmsnorm"), micros * (2 * layers * policy.passes + 1));  // plus the norm before the LM head
-    EXPECT_EQ(times(s, "rope"), double(policy.products + 1) / 2);                 // the backward rotates once
+    EXPECT_EQ(times(s, "rope"), double(policy.gemms + 1) / 2);                    // the backward rotates once
     EXPECT_TRUE(before == 0 || s.activations < before) << s.activations;
     before = s.activations;
   }
@@ -104,7 +104,7 @@ TEST(recompute, policy_determines_which_kernels_are_recomputed) {
 
 // Agreement up to rounding: a GEMM over some of the rows need not have the bits of a GEMM over all rows. That depends
 // on the BLAS library.
-void expect_same_numbers(const Step& a, const Step& b, DType precision) {
+void expect_same_values(const Step& a, const Step& b, DType precision) {
   const double within = precision == DType::f64 ? 1e-12 : precision == DType::f32 ? 1e-5 : 1e-2;
   EXPECT_EQ(a.result.loss, b.result.loss);
   EXPECT_NEAR(a.result.gradient_norm, b.result.gradient_norm, within * a.result.gradient_norm);
@@ -119,17 +119,17 @@ Case long_case(const std::string& name) {
 
 TEST_P(recompute, offloading_activations_keeps_loss_and_gradients) {
   const Case c = long_case(GetParam());
-  int turn = 0;  // rotates the policies, so that every pattern and every precision is tested with every policy
+  int rotation = 0;  // rotates the policies, so that every pattern and every precision is tested with every policy
   for (const char* pattern : {"PPPP", "M*-PM*", "-E*E-", "LWB-M"})
     for (const DType precision : {DType::f64, DType::f32, DType::bf16}) {
       const Step kept = step(c, pattern, precision, "none");
-      const char* const policy = std::array{"none", "selective", "full"}[std::size_t(turn % 3 + turn / 3) % 3];
-      ++turn;
+      const char* const policy = std::array{"none", "selective", "full"}[std::size_t(rotation % 3 + rotation / 3) % 3];
+      ++rotation;
       for (const double alpha : {1.0, 0.5, 0.25, 0.0}) {
         SCOPED_TRACE(fmt::format("{} {} {} {}", pattern, name_of(precision), policy, alpha));
         const Step offloaded = step(c, pattern, precision, {recompute_of(policy)}, {true, alpha});
         if (alpha == 0 || alpha == 1) expect_same_bits(kept, offloaded);
-        else expect_same_numbers(kept, offloaded, precision);
+        else expect_same_values(kept, offloaded, precision);
       }
     }
 }

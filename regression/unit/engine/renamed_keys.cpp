@@ -83,12 +83,13 @@ TEST(renamed_keys, renamed_keys_are_declared_only_under_new_names) {
 
 TEST(renamed_keys, error_for_old_key_names_the_new_key) {
   for (const RenamedKey& key : renamed_keys()) {
-    const std::string change = std::string(key.before) + "=1", answer = fmt::format("{} is called {} now", key.before, key.now);
-    EXPECT_NE(refusal("train: {steps: 1}\n", {change}).find("command line `" + change + "`: " + answer), std::string::npos) << change;
+    const std::string change = std::string(key.before) + "=1", expected = fmt::format("{} is called {} now", key.before, key.now);
+    EXPECT_NE(refusal("train: {steps: 1}\n", {change}).find("command line `" + change + "`: " + expected), std::string::npos) << change;
   }
-  const std::string said = refusal(older);
-  EXPECT_NE(said.find("run.yaml:4: model.vocabulary is called model.vocab_size now\nrun.yaml:5: model.width is called"), std::string::npos) << said;
-  EXPECT_NE(said.find("and 21 more"), std::string::npos) << said;
+  const std::string message = refusal(older);
+  EXPECT_NE(message.find("run.yaml:4: model.vocabulary is called model.vocab_size now\nrun.yaml:5: model.width is called"), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("and 21 more"), std::string::npos) << message;
 }
 
 TEST(renamed_keys, error_for_foreign_program_key_names_our_key) {
@@ -100,8 +101,8 @@ TEST(renamed_keys, error_for_foreign_program_key_names_our_key) {
       return std::any_of(settings.begin(), settings.end(), [&](const Declaration& d) { return d.path == path; });
     };
     EXPECT_TRUE(named(key.now) && !named(key.before)) << key.before;
-    const std::string change = std::string(key.before) + "=1", answer = fmt::format("{} is called {} here", key.before, key.now);
-    EXPECT_NE(refusal("train: {steps: 1}\n", {change}).find("command line `" + change + "`: " + answer), std::string::npos) << change;
+    const std::string change = std::string(key.before) + "=1", expected = fmt::format("{} is called {} here", key.before, key.now);
+    EXPECT_NE(refusal("train: {steps: 1}\n", {change}).find("command line `" + change + "`: " + expected), std::string::npos) << change;
   }
 }
 

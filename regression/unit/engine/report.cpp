@@ -297,8 +297,8 @@ TEST(report, json_lines_hold_the_reported_values) {
         ValidationReport{.time = 1, .step = 2, .samples = 512, .loss = 1, .figures = {{"accuracy", 0.5}, {"macro F1", 0.25}, {"micro F1", 0.75}}});
   }
   std::istringstream in(content(file));
-  std::string cut, first, second, third;
-  std::getline(in, cut), std::getline(in, first), std::getline(in, second), std::getline(in, third);
+  std::string truncated, first, second, third;
+  std::getline(in, truncated), std::getline(in, first), std::getline(in, second), std::getline(in, third);
   const auto a = nlohmann::json::parse(first), b = nlohmann::json::parse(second), c = nlohmann::json::parse(third);
   EXPECT_TRUE(a["loss"].is_null() && a["grad_norm"].is_null() && a["params_norm"].is_null());
   EXPECT_EQ(b["loss"].get<double>(), 0.1 + 0.2);  // equal to the last bit
@@ -384,7 +384,7 @@ TEST(report, resumed_run_sends_its_start_step_to_tensorboard) {
 TEST(report, nested_timers_count_calls_and_seconds) {
   Timers timers({"step", "forward", "unused"});
   for (int i = 0; i < 3; ++i) {
-    auto whole = timers.scope("step");
+    auto step_scope = timers.scope("step");
     auto inner = timers.scope("forward");
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }

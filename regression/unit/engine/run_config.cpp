@@ -103,15 +103,16 @@ TEST(run_config, keys_of_other_objectives_are_reported_or_refused) {
     const std::string path = fmt::format("train.{}.", section), way_out = fmt::format("set that to {}", section);
     expect_refused([&] { idle(fmt::format("train:\n  {}: {{{}}}\n", section, keys)); },
                    {path.c_str(), "test.yaml:2", "train.objective is next_token", way_out.c_str()});
-    const auto told = idle(fmt::format("train:\n  objective: next_token\n  {}: {{{}}}\n", section, keys));
-    ASSERT_EQ(told.size(), 1u) << section;
-    EXPECT_TRUE(told[0].starts_with("test.yaml:3: " + path) && told[0].ends_with("train.objective is next_token")) << told[0];
+    const auto notes = idle(fmt::format("train:\n  objective: next_token\n  {}: {{{}}}\n", section, keys));
+    ASSERT_EQ(notes.size(), 1u) << section;
+    EXPECT_TRUE(notes[0].starts_with("test.yaml:3: " + path) && notes[0].ends_with("train.objective is next_token")) << notes[0];
   }
   for (const char* term : {"label_smoothing", "z_loss"}) {
-    const auto told = idle(fmt::format("train:\n  objective: preference\n  {}: 0.1\n", term));
-    ASSERT_EQ(told.size(), 1u) << term;
-    EXPECT_TRUE(told[0].starts_with(fmt::format("test.yaml:3: train.{}", term)) && told[0].ends_with("is preference, which compares texts in pairs"))
-        << told[0];
+    const auto notes = idle(fmt::format("train:\n  objective: preference\n  {}: 0.1\n", term));
+    ASSERT_EQ(notes.size(), 1u) << term;
+    EXPECT_TRUE(notes[0].starts_with(fmt::format("test.yaml:3: train.{}", term)) &&
+                notes[0].ends_with("is preference, which compares texts in pairs"))
+        << notes[0];
     for (const char* reads : {"next_token", "mlm", "mtp"})
       EXPECT_TRUE(idle(fmt::format("train: {{objective: {}, {}: 0.1}}", reads, term)).empty()) << reads;
   }
@@ -236,15 +237,15 @@ TEST(run_config, error_for_invalid_grid_lists_nearest_valid_grids) {
     const auto distance = [&](const std::array<int, 4>& g) {
       return std::abs(std::log(double(g[1]) / pipeline)) + std::abs(std::log(double(g[2]) / context)) + std::abs(std::log(double(g[3]) / tensor));
     };
-    std::vector<double> told;
+    std::vector<double> notes;
     for (const std::regex grid("([0-9]+) x ([0-9]+) x ([0-9]+) x ([0-9]+)(?= *(,|$))");
          const std::smatch& m : std::vector<std::smatch>(std::sregex_iterator(text.begin(), text.end(), grid), std::sregex_iterator())) {
       const std::array<int, 4> g{std::stoi(m[1]), std::stoi(m[2]), std::stoi(m[3]), std::stoi(m[4])};
       EXPECT_EQ(g[0] * g[1] * g[2] * g[3], ranks) << text;
       EXPECT_TRUE(works(run, g, ranks)) << text << ": " << m.str();
-      told.push_back(distance(g));
+      notes.push_back(distance(g));
     }
-    EXPECT_TRUE(std::is_sorted(told.begin(), told.end(), [](double a, double b) { return a < b - 1e-9; })) << text;
+    EXPECT_TRUE(std::is_sorted(notes.begin(), notes.end(), [](double a, double b) { return a < b - 1e-9; })) << text;
     std::vector<double> all;
     for (int t = 1; t <= ranks; ++t)
       for (int p = 1; p <= ranks; ++p)
@@ -252,9 +253,9 @@ TEST(run_config, error_for_invalid_grid_lists_nearest_valid_grids) {
           if (ranks % (t * p * c) == 0 && works(run, {ranks / (t * p * c), p, c, t}, ranks)) all.push_back(distance({0, p, c, t}));
     std::sort(all.begin(), all.end());
     all.resize(std::min<std::size_t>(all.size(), 6));
-    ASSERT_EQ(told.size(), all.size()) << text;
-    for (std::size_t n = 0; n < all.size(); ++n) EXPECT_NEAR(told[n], all[n], 1e-9) << text;
-    named += !told.empty();
+    ASSERT_EQ(notes.size(), all.size()) << text;
+    for (std::size_t n = 0; n < all.size(); ++n) EXPECT_NEAR(notes[n], all[n], 1e-9) << text;
+    named += !notes.empty();
   }
   EXPECT_GT(named, 20);
 }

@@ -76,7 +76,7 @@ Drawn drawn(std::mt19937& random) {
 }
 
 // JSON data embedded in an HTML page, which the page's script reads.
-Json numbers_of(const std::string& page) {
+Json data_of(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"numbers\">";
   const std::size_t from = page.find(begin) + begin.size();
   return json_in(page.substr(from, page.find("</script>", from) - from));
@@ -161,7 +161,7 @@ TEST(run_history, run_without_steps_is_shown_next_to_others) {
   EXPECT_EQ(facts_of(runs[0])[2].second, "0 of 70");
   const std::string text = text_of(runs), page = page_of(runs);
   for (const std::string& way : {text, page}) EXPECT_NE(way.find("code 80: nan"), way.npos) << way;
-  EXPECT_EQ(numbers_of(page)["runs"][0]["end"], 4.0);
+  EXPECT_EQ(data_of(page)["runs"][0]["end"], 4.0);
   EXPECT_EQ(picture_of(runs).find("nan"), std::string::npos);
   EXPECT_EQ(error_of([&] { picture_of({runs[0]}); }).code, Exit::data);
 }
@@ -188,7 +188,7 @@ TEST(run_history, page_and_text_keep_every_end_of_run) {
   metrics += json_text({{"kind", "end"}, {"time", time += 1}, {"state", "done"}, {"code", 0}, {"message", "the end of all"}}) + "\n";
   folder.write("metrics.jsonl", metrics);
   const RunHistory run = read_history(folder.path());
-  const Json json = numbers_of(page_of({run}))["runs"][0];
+  const Json json = data_of(page_of({run}))["runs"][0];
   EXPECT_EQ(json["happened"], Json({{"checkpoints", 6000}, {"others", 120}}));
   std::map<std::string, int> shown;
   for (const Json& e : json["events"]) {
@@ -210,7 +210,7 @@ TEST(run_history, curve_does_not_join_steps_of_different_attempts) {
     const Folder folder;
     folder.write("metrics.jsonl", drawn(random).metrics);
     const RunHistory run = read_history(folder.path());
-    const Json curve = numbers_of(page_of({run}))["runs"][0]["curves"]["loss_overtaken"];
+    const Json curve = data_of(page_of({run}))["runs"][0]["curves"]["loss_overtaken"];
     std::vector<std::size_t> taken;  // indices into run.steps
     for (std::size_t i = 0; i < run.steps.size(); ++i)
       if (run.steps[i].overtaken) taken.push_back(i);
@@ -255,7 +255,7 @@ TEST(run_history, page_holds_data_and_escapes_script_end_tags) {
   RunHistory one = read_history(folder / "a<b"), two = one;
   two.deck["train.steps"] = "6";
   const std::string page = page_of({one, two});
-  const Json json = numbers_of(page);
+  const Json json = data_of(page);
   ASSERT_TRUE(json.is_object());
   ASSERT_EQ(json["runs"].size(), 2U);
   EXPECT_EQ(json["runs"][0]["name"], "a<b");

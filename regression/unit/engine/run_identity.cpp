@@ -48,24 +48,24 @@ TEST(run_identity, checkpoints_without_run_id_count_to_latest) {
   std::mt19937 random(5);
   for (int draw = 0; draw < 10; ++draw) {
     const Folder folder;
-    const int abandoned = 2 + int(random() % 5), own = 1 + int(random() % unsigned(abandoned));
+    const int abandoned = 2 + int(random() % 5), own_step = 1 + int(random() % unsigned(abandoned));
     for (int step = 1; step <= abandoned; ++step) save(folder.path(), step, "");
-    for (int step = 1; step <= own; ++step) save(folder.path(), step, "");
-    SCOPED_TRACE(fmt::format("draw {}: abandoned at {}, now at {}", draw, abandoned, own));
-    EXPECT_EQ(newest_step_of_run(folder.path()), own);
+    for (int step = 1; step <= own_step; ++step) save(folder.path(), step, "");
+    SCOPED_TRACE(fmt::format("draw {}: abandoned at {}, now at {}", draw, abandoned, own_step));
+    EXPECT_EQ(newest_step_of_run(folder.path()), own_step);
     auto run = identity_in(folder.path());
     ASSERT_TRUE(run);
     // A newer program resumes the run. Later checkpoints of the older program then belong to no run, and those up to
-    // `own` are used.
+    // `own_step` are used.
     write_identity(folder.path(), *run);
-    EXPECT_EQ(newest_step_of_run(folder.path()), own);
-    const int further = own + 1 + int(random() % 3);
+    EXPECT_EQ(newest_step_of_run(folder.path()), own_step);
+    const int further = own_step + 1 + int(random() % 3);
     save(folder.path(), further, run->id);
     EXPECT_EQ(newest_step_of_run(folder.path()), further);
     fs::remove_all(checkpoint_path(folder / "checkpoints", further));
-    EXPECT_EQ(newest_step_of_run(folder.path()), own);
+    EXPECT_EQ(newest_step_of_run(folder.path()), own_step);
     save(folder.path(), further, RunIdentity::drawn().id);
-    EXPECT_EQ(newest_step_of_run(folder.path()), own);
+    EXPECT_EQ(newest_step_of_run(folder.path()), own_step);
   }
 }
 

@@ -78,15 +78,15 @@ double seconds_of(const std::function<void()>& f) {
 TEST(run_lock, idle_lock_of_another_machine_is_taken_over) {
   const Folder folder;
   folder.write("lock", elsewhere);
-  std::string said, note;
+  std::string message, note;
   const double seconds = seconds_of([&] {
-    const RunLock lock(folder.path(), {.patience = 0.5, .notify = [&](const std::string& line) { said += line; }});
+    const RunLock lock(folder.path(), {.patience = 0.5, .notify = [&](const std::string& line) { message += line; }});
     note = lock.note();
   });
   EXPECT_GE(seconds, 0.5);
-  for (const std::string& text : {said, note}) EXPECT_NE(text.find("process 77 on elsewhere, job 4711"), std::string::npos) << text;
-  EXPECT_NE(said.find("0.5 s"), std::string::npos) << said;
-  EXPECT_NE(said.find("--take-over"), std::string::npos) << said;
+  for (const std::string& text : {message, note}) EXPECT_NE(text.find("process 77 on elsewhere, job 4711"), std::string::npos) << text;
+  EXPECT_NE(message.find("0.5 s"), std::string::npos) << message;
+  EXPECT_NE(message.find("--take-over"), std::string::npos) << message;
 }
 
 TEST(run_lock, lock_of_live_remote_run_is_not_taken) {

@@ -13,7 +13,7 @@
 namespace gyr::testing::run_log_suite {
 namespace {
 
-Json told(const Folder& folder, int ranks) {
+Json logged(const Folder& folder, int ranks) {
   const std::filesystem::path output = folder / std::to_string(ranks);
   std::filesystem::create_directories(output);
   const std::vector<std::string> changes{"output.folder=" + output.string()};
@@ -40,7 +40,7 @@ Json told(const Folder& folder, int ranks) {
 
 TEST(run_log, flops_are_per_rank_and_tokens_are_global) {
   const Folder folder;
-  const Json one = told(folder, 1), six = told(folder, 6);
+  const Json one = logged(folder, 1), six = logged(folder, 6);
   EXPECT_EQ(one.at("tokens_per_second").get<double>(), 2400);
   EXPECT_EQ(six.at("tokens_per_second").get<double>(), 2400);
   EXPECT_NEAR(one.at("mfu").get<double>(), 6 * six.at("mfu").get<double>(), 1e-9);

@@ -96,7 +96,7 @@ TEST(sampling, ties_keep_the_lower_token) {
 // Generated texts of a model whose LM head is zero, so that all tokens are equally likely.
 std::vector<std::vector<Token>> guesses(const std::vector<std::vector<Token>>& prompts, std::uint64_t seed, Index made) {
   const Case& c = named("T1");
-  Generator generator(c.model, DType::f64, alone(c.model.layers()), {Index(prompts.size()), {Index(prompts[0].size())}, made});
+  Generator generator(c.model, DType::f64, single_rank_grid(c.model.layers()), {Index(prompts.size()), {Index(prompts[0].size())}, made});
   Device device(false, 0);
   const Parameter* head = &generator.stage().head().weight();
   for (const auto& p : generator.stage().parameters().all())
@@ -109,9 +109,9 @@ TEST(sampling, each_sequence_has_its_own_random_stream) {
   const std::vector<Token> prompt{5, 9, 2};
   const auto texts = guesses(std::vector(4, prompt), 7, made);
   EXPECT_EQ(guesses(std::vector(4, prompt), 7, made), texts) << "equal seeds give different texts";
-  const auto others = guesses(std::vector(4, prompt), 8, made);
+  const auto remaining = guesses(std::vector(4, prompt), 8, made);
   std::set<std::vector<Token>> different(texts.begin(), texts.end());
-  different.insert(others.begin(), others.end());
+  different.insert(remaining.begin(), remaining.end());
   EXPECT_EQ(different.size(), 8u) << "two sequences or two seeds give the same text";
   EXPECT_EQ(guesses({prompt}, 7, made).front(), texts.front()) << "a text depends on the other sequences";
 }

@@ -47,9 +47,9 @@ bool is_computation(Op op) { return op == Op::forward || op == Op::backward || o
 TEST(schedule, each_chunk_runs_each_micro_batch_once) {
   for_all([](const Named& named, const PipelineShape& shape) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      const std::vector<Turn> list = named.schedule(shape, rank);
+      const std::vector<PipelineStep> list = named.schedule(shape, rank);
       std::map<std::pair<int, int>, std::vector<Op>> seen;
-      for (const Turn& turn : list) seen[{turn.chunk, turn.micro}].push_back(turn.op);
+      for (const PipelineStep& pipeline_step : list) seen[{pipeline_step.chunk, pipeline_step.micro}].push_back(pipeline_step.op);
       ASSERT_EQ(int(seen.size()), shape.chunks * shape.micros);
       for (const auto& [where, ops] : seen) {
         const bool split = ops.size() == 3;
@@ -64,7 +64,7 @@ TEST(schedule, each_chunk_runs_each_micro_batch_once) {
 TEST(schedule, program_computes_the_tasks_of_its_schedule) {
   for_all([](const Named& named, const PipelineShape& shape) {
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      std::vector<Turn> computed;
+      std::vector<PipelineStep> computed;
       for (const Task& t : compile(named.schedule, shape, rank).tasks)
         if (is_computation(t.op)) computed.push_back({t.op, t.chunk, t.micro});
       EXPECT_EQ(computed, named.schedule(shape, rank));
@@ -121,7 +121,7 @@ TEST(schedule, bucket_is_reduced_when_its_gradients_are_complete) {
     for (int chunk = 0; chunk < shape.chunks; ++chunk) parts.parts.push_back(2 + chunk);
     const Index all = parts.of(shape.chunks - 1).last;
     for (Index part = 0; part < all; ++part) parts.buckets.push_back({int((all - 1 - part) / 3)});
-    parts.kept_whole.assign(parts.buckets.front().front() + 1, false);
+    parts.kept_unsharded.assign(parts.buckets.front().front() + 1, false);
     const Program program = compile(named.schedule, shape, shape.ranks - 1, parts);
     std::vector<int> summands(all, 0);
     std::set<int> reduced;
@@ -136,7 +136,7 @@ TEST(schedule, bucket_is_reduced_when_its_gradients_are_complete) {
         EXPECT_EQ(summands[part], shape.micros);
       }
     }
-    EXPECT_EQ(reduced.size(), parts.kept_whole.size());
+    EXPECT_EQ(reduced.size(), parts.kept_unsharded.size());
     EXPECT_EQ(program.tasks.back().op, Op::step);
   });
 }
@@ -149,13 +149,13 @@ BucketPlan bucket_plan(const PipelineShape& shape, int rank, Shard shard, std::m
   for (int chunk = 0; chunk < shape.chunks; ++chunk) plan.parts.push_back(1 + int(random() % 3) + plan.head);
   plan.buckets.resize(plan.of(shape.chunks - 1).last);
   for (auto part = plan.buckets.rbegin(); part != plan.buckets.rend(); ++part) {
-    if (plan.kept_whole.empty() || random() % 2) plan.kept_whole.push_back(false);
-    *part = {int(plan.kept_whole.size()) - 1};
+    if (plan.kept_unsharded.empty() || random() % 2) plan.kept_unsharded.push_back(false);
+    *part = {int(plan.kept_unsharded.size()) - 1};
   }
   if (random() % 2) {  // tied embeddings
-    plan.kept_whole.push_back(true);
-    if (rank == 0) plan.buckets.front() = {int(plan.kept_whole.size()) - 1};
-    if (plan.head && plan.buckets.size() > 1) plan.buckets.back().push_back(int(plan.kept_whole.size()) - 1);
+    plan.kept_unsharded.push_back(true);
+    if (rank == 0) plan.buckets.front() = {int(plan.kept_unsharded.size()) - 1};
+    if (plan.head && plan.buckets.size() > 1) plan.buckets.back().push_back(int(plan.kept_unsharded.size()) - 1);
   }
   return plan;
 }
@@ -165,7 +165,7 @@ class Buffers {
  public:
   explicit Buffers(const BucketPlan& plan) : plan_(plan) {}
   std::string complaint;
-  int gathers = 0, behind_step = 0;
+  int gathers = 0, after_step = 0;
 
   void take(const Task& t) {
     if (t.op == Op::gather) gather(t);
@@ -183,18 +183,18 @@ class Buffers {
   void complain(bool right, const char* what) {
     if (!right && complaint.empty()) complaint = what;
   }
-  bool turns(int bucket) const { return !plan_.kept_whole[bucket]; }
+  bool shares_buffers(int bucket) const { return !plan_.kept_unsharded[bucket]; }
   void gather(const Task& t) {
     ++gathers;
-    behind_step += stepped_;
-    const bool cut = plan_.shard == Shard::weights;
-    complain((t.buffer >= 0) == (cut && turns(t.bucket)), "a gather goes to the wrong buffer");
-    complain(cut != stepped_, "a gather happens at the wrong time");
-    if (t.buffer < 0) whole_.insert(t.bucket);
+    after_step += stepped_;
+    const bool sharded = plan_.shard == Shard::weights;
+    complain((t.buffer >= 0) == (sharded && shares_buffers(t.bucket)), "a gather goes to the wrong buffer");
+    complain(sharded != stepped_, "a gather happens at the wrong time");
+    if (t.buffer < 0) unsharded_.insert(t.bucket);
     else holds_[t.buffer] = t.bucket;
   }
   void clear(const Task& t) {
-    complain(plan_.shard >= Shard::gradients && turns(t.bucket) && open_[t.buffer] < 0, "a buffer in use is cleared");
+    complain(plan_.shard >= Shard::gradients && shares_buffers(t.bucket) && open_[t.buffer] < 0, "a buffer in use is cleared");
     open_[t.buffer] = t.bucket;
   }
   void reduce(const Task& t) {
@@ -208,9 +208,10 @@ class Buffers {
       const bool head = plan_.head && part == Index(plan_.buckets.size()) - 1, forward = t.op == Op::forward;
       for (const int bucket : plan_.buckets[part]) {
         if ((forward || !head) && plan_.shard == Shard::weights)
-          complain(turns(bucket) ? holds_[0] == bucket || holds_[1] == bucket : whole_.count(bucket) == 1, "a computation lacks gathered weights");
+          complain(shares_buffers(bucket) ? holds_[0] == bucket || holds_[1] == bucket : unsharded_.count(bucket) == 1,
+                   "a computation lacks gathered weights");
         if (forward != head) continue;
-        if (plan_.shard >= Shard::gradients && turns(bucket)) complain(open_[0] == bucket || open_[1] == bucket, "gradients lack a buffer");
+        if (plan_.shard >= Shard::gradients && shares_buffers(bucket)) complain(open_[0] == bucket || open_[1] == bucket, "gradients lack a buffer");
         unreduced_.insert(bucket);
       }
     }
@@ -218,7 +219,7 @@ class Buffers {
 
   const BucketPlan& plan_;
   std::array<int, 2> holds_{-1, -1}, open_{-1, -1};
-  std::set<int> whole_, unreduced_, reduced_;
+  std::set<int> unsharded_, unreduced_, reduced_;
   bool stepped_ = false;
 };
 
@@ -233,10 +234,10 @@ TEST(schedule, sharded_buckets_are_gathered_before_use_and_reduced) {
         for (const Task& t : program.tasks) buffers.take(t);
         buffers.end();
         ASSERT_EQ(buffers.complaint, "") << named.name << ", sharded " << name_of(shard) << "\n" << to_text(program);
-        const bool behind = shard == Shard::optimizer || shard == Shard::gradients;
+        const bool after = shard == Shard::optimizer || shard == Shard::gradients;
         std::set<int> used;
         for (const auto& buckets : plan.buckets) used.insert(buckets.begin(), buckets.end());
-        ASSERT_EQ(buffers.behind_step, behind ? int(used.size()) : 0) << to_text(program);
+        ASSERT_EQ(buffers.after_step, after ? int(used.size()) : 0) << to_text(program);
         ASSERT_EQ(buffers.gathers > 0, shard != Shard::none);
       }
   });
@@ -248,7 +249,7 @@ TEST(schedule, gather_of_next_weights_overlaps_computation) {
     BucketPlan plan;
     plan.shard = Shard::weights;
     plan.parts.assign(shape.chunks, 3);
-    for (int part = 3 * shape.chunks; part-- > 0;) plan.buckets.push_back({part}), plan.kept_whole.push_back(false);
+    for (int part = 3 * shape.chunks; part-- > 0;) plan.buckets.push_back({part}), plan.kept_unsharded.push_back(false);
     const Program program = compile(named.schedule, shape, 0, plan);
     int computed = 0;  // computations between the gather of a bucket and its use
     int late = 0;
@@ -343,7 +344,7 @@ TEST(schedule, micro_batches_in_flight_match_the_closed_form) {
   for_all([](const Named& named, const PipelineShape& shape) {
     const auto [p, v, m] = shape;
     for (int r = 0; r < p; ++r) {
-      const std::vector<Turn> list = named.schedule(shape, r);
+      const std::vector<PipelineStep> list = named.schedule(shape, r);
       int held = 0;
       for (int chunk = 0; chunk < v; ++chunk) held += in_flight(list, chunk);
       const int expected = named.schedule == one_f_one_b                ? std::min(p - r, m)

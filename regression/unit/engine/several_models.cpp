@@ -21,7 +21,7 @@ EngineConfig config_of(DType precision, const Case& c) {
 // A model that is trained step by step.
 struct Model : AnyRig {
   Model(DType precision, const std::string& name, const Arena* working = nullptr)
-      : AnyRig(config_of(precision, named(name)), alone(named(name).model.layers()), working), c(named(name)) {}
+      : AnyRig(config_of(precision, named(name)), single_rank_grid(named(name).model.layers()), working), c(named(name)) {}
   double step(int number) {
     const auto source = [&](int i) { return micro_batch(Index(2 * number + i), c.batch, c.seq_length, c.model.vocab_size); };
     return engine.train(source, micros, number, 1e-2).loss;
@@ -33,7 +33,7 @@ std::vector<std::byte> bytes_of(const ModelState& state) {
   std::vector<std::byte> all;
   for (const auto& p : state.parameters())
     for (const Content content : {Content::weight, Content::gradient, Content::first_moment, Content::second_moment, Content::master})
-      if (const AnyTensor x = state.tensor(*p, content).numbers) {
+      if (const AnyTensor x = state.tensor(*p, content).values) {
         all.resize(all.size() + std::size_t(x.bytes()));
         copy_to_host(x, all.data() + all.size() - x.bytes());
       }
@@ -60,20 +60,20 @@ Outcome by_itself(DType precision, const std::string& name) {
 // those of separate training.
 void expect_independent_training(const Arena* working) {
   const std::pair<DType, std::string> models[] = {{DType::f64, "T2"}, {DType::bf16, "T5"}, {DType::f32, "T2"}, {DType::bf16, "T2"}};
-  std::vector<Outcome> apart, together(std::size(models));
+  std::vector<Outcome> separate, joint(std::size(models));
   std::vector<std::unique_ptr<Model>> all;
   for (const auto& [precision, name] : models) {
-    apart.push_back(by_itself(precision, name));
+    separate.push_back(by_itself(precision, name));
     all.push_back(std::make_unique<Model>(precision, name, working));
   }
   for (int i = 1; i <= steps; ++i)
-    for (std::size_t m = 0; m < all.size(); ++m) together[m].losses.push_back(all[m]->step(i));
+    for (std::size_t m = 0; m < all.size(); ++m) joint[m].losses.push_back(all[m]->step(i));
   for (std::size_t m = 0; m < all.size(); ++m) {
-    together[m].state = bytes_of(all[m]->engine);
+    joint[m].state = bytes_of(all[m]->engine);
     EXPECT_EQ(all[m]->engine.precision(), models[m].first);
-    EXPECT_EQ(together[m].losses, apart[m].losses) << models[m].second << " in " << name_of(models[m].first);
-    EXPECT_TRUE(together[m].state == apart[m].state) << models[m].second << " in " << name_of(models[m].first);
-    for (std::size_t other = 0; other < m; ++other) EXPECT_NE(apart[m].losses, apart[other].losses) << "two models have the same losses";
+    EXPECT_EQ(joint[m].losses, separate[m].losses) << models[m].second << " in " << name_of(models[m].first);
+    EXPECT_TRUE(joint[m].state == separate[m].state) << models[m].second << " in " << name_of(models[m].first);
+    for (std::size_t other = 0; other < m; ++other) EXPECT_NE(separate[m].losses, separate[other].losses) << "two models have the same losses";
   }
 }
 
@@ -95,14 +95,14 @@ TEST(several_models, state_reports_dtype_and_size_per_weight) {
     const DType wide = accumulator_of(precision);
     for (const auto& p : state.parameters()) {
       const bool narrow = precision != wide && p->weight.storage != Storage::wide;
-      EXPECT_EQ(state.tensor(*p, Content::weight).numbers.dtype, narrow ? precision : wide) << p->weight.name;
+      EXPECT_EQ(state.tensor(*p, Content::weight).values.dtype, narrow ? precision : wide) << p->weight.name;
       EXPECT_EQ(bool(state.tensor(*p, Content::master)), narrow) << p->weight.name;
       for (const Content content : {Content::gradient, Content::first_moment, Content::second_moment}) {
-        EXPECT_EQ(state.tensor(*p, content).numbers.dtype, wide) << p->weight.name;
-        EXPECT_EQ(state.tensor(*p, content).numbers.size, p->size()) << p->weight.name;
+        EXPECT_EQ(state.tensor(*p, content).values.dtype, wide) << p->weight.name;
+        EXPECT_EQ(state.tensor(*p, content).values.size, p->size()) << p->weight.name;
       }
       EXPECT_FALSE(state.tensor(*p, Content::activation));
-      EXPECT_EQ(state.updated(*p).numbers.dtype, wide) << p->weight.name;
+      EXPECT_EQ(state.updated(*p).values.dtype, wide) << p->weight.name;
     }
   }
 }

@@ -163,10 +163,10 @@ void expect_same_stages(const RunConfig& deck, const Layout& layout, const Shrun
 void expect_same_tokens(const RunConfig& deck, const Layout& layout, const RunConfig& small, const std::string& where) {
   const Index tensor = layout.size(Axis::tensor), pipeline = layout.size(Axis::pipeline), context = layout.size(Axis::context);
   const Index blocks = context == 1 ? 1 : context * (deck.parallel.context_mode == ContextMode::ring ? 2 : 1);
-  const auto whole = [&](Index length) { return (length + blocks - 1) / blocks * blocks / context; };
+  const auto padded = [&](Index length) { return (length + blocks - 1) / blocks * blocks / context; };
   const TrainConfig &a = deck.train, &b = small.train;
   EXPECT_EQ(a.seq_length % blocks, b.seq_length % blocks) << where;
-  EXPECT_EQ(a.micro_batch_size * whole(a.seq_length) % tensor, b.micro_batch_size * whole(b.seq_length) % tensor) << where;
+  EXPECT_EQ(a.micro_batch_size * padded(a.seq_length) % tensor, b.micro_batch_size * padded(b.seq_length) % tensor) << where;
   EXPECT_EQ(a.micro_batch_size > 1, b.micro_batch_size > 1) << where;
   const Index data = layout.size(Axis::data), m = a.global_batch_size / data / a.micro_batch_size,
               n = b.global_batch_size / data / b.micro_batch_size;

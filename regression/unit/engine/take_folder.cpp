@@ -47,7 +47,7 @@ TEST(take_folder, nothing_but_lock_changes_before_the_run_begins) {
   for (std::size_t i = 0; i < 3; ++i) folder.write(names[i], "of another run");
   put_checkpoint(folder, "step_00000003");
   put_checkpoint(folder, "step_00000004.tmp");
-  for (const TrainOptions& options : {TrainOptions{.resume = true}, TrainOptions{.anew = true}}) {
+  for (const TrainOptions& options : {TrainOptions{.resume = true}, TrainOptions{.start_over = true}}) {
     RunConfig run{};
     run.output = folder.path();
     RunFolder taken;
@@ -64,7 +64,7 @@ TEST(take_folder, resume_keeps_run_id_fresh_run_archives_checkpoints) {
   const RunIdentity old{"0123456789abcdef"};
   write_identity(folder.path(), old);
   EXPECT_EQ(folder_taken(folder, {.resume = true}).id, old.id);
-  EXPECT_NE(folder_taken(folder, {.anew = true}).id, old.id);
+  EXPECT_NE(folder_taken(folder, {.start_over = true}).id, old.id);
   EXPECT_TRUE(fs::exists(folder / ("set_aside/" + old.id + "/checkpoints/step_00000003")));
   EXPECT_FALSE(fs::exists(folder / "checkpoints"));
 }

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::mt19937& random_numbers() {
+std::mt19937& random_engine() {
   static std::mt19937 random = [] {
     const char* given = std::getenv("GYR_SEED");
     const unsigned seed = given ? unsigned(std::atoi(given)) : 1;
@@ -24,7 +24,7 @@ std::mt19937& random_numbers() {
   }();
   return random;
 }
-int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_numbers()); }
+int draw(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_engine()); }
 
 // ---- Intervals, compared with cells of one microsecond
 
@@ -56,10 +56,10 @@ int count(Wanted&& wanted) {
 
 TEST(trace, interval_sums_match_cell_counts) {
   for (int trial = 0; trial < 500; ++trial) {
-    const auto some = drawn_intervals(6), others = drawn_intervals(6);
-    const Cells a = cells_of(some), b = cells_of(others);
+    const auto some = drawn_intervals(6), second = drawn_intervals(6);
+    const Cells a = cells_of(some), b = cells_of(second);
     const int first = draw(0, cells), last = draw(0, cells);
-    const Intervals x(some), y(others);
+    const Intervals x(some), y(second);
     EXPECT_EQ(x.total(), count([&](int c) { return a[c]; }));
     EXPECT_EQ(x.in(y).total(), count([&](int c) { return a[c] && b[c]; }));
     EXPECT_EQ(x.total_in({double(first), double(last)}), count([&](int c) { return a[c] && c >= first && c < last; }));
@@ -304,11 +304,11 @@ TEST(trace, ranks_are_compared_within_their_stage) {
   EXPECT_NEAR(ratio_of(single, "work", 2), 7.0 / 3, 1e-12);
   // Ranks of a separate mixer team (attention or SSM) have different work. A team with one rank per stage is compared
   // with that team in other stages.
-  std::vector<RankSummary> apart{rank(0, 0, 1, 2), rank(1, 0, 3, 6), rank(2, 1, 1, 2), rank(3, 1, 6, 6)};
-  apart[1].team = apart[3].team = 1;
-  EXPECT_NEAR(ratio_of(comparisons_of(apart), "forward", 2), 1, 1e-12);
-  EXPECT_NEAR(ratio_of(comparisons_of(apart), "forward", 1), 1, 1e-12);
-  EXPECT_NEAR(ratio_of(comparisons_of(apart), "forward", 3), 2, 1e-12);
+  std::vector<RankSummary> separate{rank(0, 0, 1, 2), rank(1, 0, 3, 6), rank(2, 1, 1, 2), rank(3, 1, 6, 6)};
+  separate[1].team = separate[3].team = 1;
+  EXPECT_NEAR(ratio_of(comparisons_of(separate), "forward", 2), 1, 1e-12);
+  EXPECT_NEAR(ratio_of(comparisons_of(separate), "forward", 1), 1, 1e-12);
+  EXPECT_NEAR(ratio_of(comparisons_of(separate), "forward", 3), 2, 1e-12);
 }
 
 TEST(trace, report_names_only_the_stragglers) {

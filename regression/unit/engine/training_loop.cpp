@@ -54,7 +54,7 @@ class RecordingEngine final : public TrainingEngine {
   }
   void record(Recorder* recorder, bool kernels) override {
     events_.push_back(recorder ? kernels ? "record kernels" : "record" : "record no more");
-    alone(2).record(recorder);
+    single_rank_grid(2).record(recorder);
   }
   void check_replicas(Index step) override { events_.push_back(fmt::format("check {}", step)); }
   std::unique_ptr<StateSaver> saver() override { return std::make_unique<RecordingSaver>(events_); }
@@ -85,7 +85,7 @@ class training_loop : public ::testing::Test {
     RunConfig config = read_run_config(deck);
     config.data.prefixes = {folder / "text"}, config.data.split = "50,50,0", config.data.tokenizer.clear();
     config.checkpoint.every = 3, config.output = folder.path();
-    Grid& grid = alone(2);
+    Grid& grid = single_rank_grid(2);
     const RunData data = open_data(config, grid);
     Timers timers(engine_timer_names());
     Trace trace(config.trace, folder / "trace");

@@ -24,10 +24,10 @@ namespace {
 constexpr std::int64_t second = 1'000'000'000;
 
 Heartbeat beat(int rank, Index step, bool waiting, std::int64_t written, std::int64_t moved) {
-  ProgressSnapshot sight;
-  sight.step = step, sight.phase = "train", sight.task = "forward", sight.micro = 3;
-  sight.waiting = waiting, sight.channel = "tensor", sight.operation = "all_reduce", sight.number = 381, sight.bytes = 4096;
-  Heartbeat h = heartbeat_of({rank, 4, 0}, sight, moved, false);
+  ProgressSnapshot snapshot;
+  snapshot.step = step, snapshot.phase = "train", snapshot.task = "forward", snapshot.micro = 3;
+  snapshot.waiting = waiting, snapshot.channel = "tensor", snapshot.operation = "all_reduce", snapshot.number = 381, snapshot.bytes = 4096;
+  Heartbeat h = heartbeat_of({rank, 4, 0}, snapshot, moved, false);
   h.written = written;
   return h;
 }
@@ -91,10 +91,10 @@ TEST(watch, progress_record_shows_current_wait_and_its_duration) {
   const auto progress = progress_record.progress();
   {
     const ProgressRecord::Waiting waiting(&progress_record, {tensor, "all_reduce", 64, 7});
-    const ProgressSnapshot sight = progress_record.look();
-    EXPECT_TRUE(sight.waiting);
-    EXPECT_EQ(sight.channel, "tensor");
-    EXPECT_EQ(sight.number, 7u);
+    const ProgressSnapshot snapshot = progress_record.look();
+    EXPECT_TRUE(snapshot.waiting);
+    EXPECT_EQ(snapshot.channel, "tensor");
+    EXPECT_EQ(snapshot.number, 7u);
     EXPECT_EQ(progress_record.progress(), progress);  // waiting is not progress
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

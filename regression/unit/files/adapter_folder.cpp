@@ -47,7 +47,7 @@ Tensors read_tensors(const fs::path& file) {
   Tensors tensors;
   for (const safetensors::Tensor& t : reader.tensors()) {
     std::vector<float> values(std::size_t(elements(t.shape)));
-    if (t.type == safetensors::Type::f32) reader.read(t, whole(t.shape), values.data(), t.shape, whole(t.shape));
+    if (t.type == safetensors::Type::f32) reader.read(t, full_box(t.shape), values.data(), t.shape, full_box(t.shape));
     tensors[t.name] = {t.shape, values};
   }
   return tensors;
@@ -242,8 +242,8 @@ void write_adapted(const fs::path& folder, const LoraConfig& lora, const fs::pat
     std::vector<float> values(std::size_t(elements(t.shape)));
     const TensorReader reader = source->open(t.hf_name, DType::f32);
     std::vector<std::byte> stored(std::size_t(elements(t.shape) * size_of(reader.dtype)));
-    reader.read(whole(t.shape), stored.data(), t.shape, whole(t.shape));
-    convert_numbers(reader.dtype, stored.data(), Index(values.size()), values.data(), reader.name);
+    reader.read(full_box(t.shape), stored.data(), t.shape, full_box(t.shape));
+    convert_values(reader.dtype, stored.data(), Index(values.size()), values.data(), reader.name);
     writer.write(0, t.shape[0], values.data());
   }
   writer.commit();

@@ -35,10 +35,10 @@ TEST(companions, invalid_end_token_is_reported_with_file) {
 }
 
 TEST(companions, only_sampling_suggestions_are_reported) {
-  const auto told = [](const std::string& json) { return suggestions_in({{"generation_config.json", json}}, "model"); };
+  const auto suggested = [](const std::string& json) { return suggestions_in({{"generation_config.json", json}}, "model"); };
   EXPECT_EQ(suggestions_in({}, "model"), "");
-  EXPECT_EQ(told(R"({"_from_model_config": true, "bos_token_id": 1, "eos_token_id": 2, "transformers_version": "5.0"})"), "");
-  EXPECT_EQ(told(R"({"top_p": 0.9, "temperature": 0.7, "do_sample": true, "top_k": null})"), "do_sample true, temperature 0.7, top_p 0.9");
+  EXPECT_EQ(suggested(R"({"_from_model_config": true, "bos_token_id": 1, "eos_token_id": 2, "transformers_version": "5.0"})"), "");
+  EXPECT_EQ(suggested(R"({"top_p": 0.9, "temperature": 0.7, "do_sample": true, "top_k": null})"), "do_sample true, temperature 0.7, top_p 0.9");
 }
 
 TEST(companions, chat_template_is_found_as_in_transformers) {
@@ -46,17 +46,17 @@ TEST(companions, chat_template_is_found_as_in_transformers) {
     const auto t = chat_template_in(c, "m");
     return t ? t->origin + ": " + t->text : "none";
   };
-  const std::string own = R"({"eos_token": "</s>", "bos_token": {"content": "<s>"}, "pad_token": null, "chat_template": "A"})";
+  const std::string own_settings = R"({"eos_token": "</s>", "bos_token": {"content": "<s>"}, "pad_token": null, "chat_template": "A"})";
   EXPECT_EQ(found({}), "none");
   EXPECT_EQ(found({{"tokenizer_config.json", "{}"}}), "none");
-  EXPECT_EQ(found({{"tokenizer_config.json", own}}), "m/tokenizer_config.json: A");
-  EXPECT_EQ(found({{"tokenizer_config.json", own}, {"chat_template.json", R"({"chat_template": "C"})"}}), "m/tokenizer_config.json: A");
-  EXPECT_EQ(found({{"tokenizer_config.json", own}, {"chat_template.jinja", "B"}}), "m/chat_template.jinja: B");
+  EXPECT_EQ(found({{"tokenizer_config.json", own_settings}}), "m/tokenizer_config.json: A");
+  EXPECT_EQ(found({{"tokenizer_config.json", own_settings}, {"chat_template.json", R"({"chat_template": "C"})"}}), "m/tokenizer_config.json: A");
+  EXPECT_EQ(found({{"tokenizer_config.json", own_settings}, {"chat_template.jinja", "B"}}), "m/chat_template.jinja: B");
   EXPECT_EQ(found({{"chat_template.json", R"({"chat_template": "C"})"}}), "m/chat_template.json: C");
   EXPECT_EQ(found({{"tokenizer_config.json", R"({"chat_template": [{"name": "tools", "template": "T"}, {"name": "default", "template": "D"}]})"}}),
             "m/tokenizer_config.json: D");
   const std::map<std::string, std::string> tokens{{"bos_token", "<s>"}, {"eos_token", "</s>"}};
-  EXPECT_EQ(chat_template_in({{"tokenizer_config.json", own}}, "m")->tokens, tokens);
+  EXPECT_EQ(chat_template_in({{"tokenizer_config.json", own_settings}}, "m")->tokens, tokens);
   for (const char* bad : {"7", "[]", R"([{"name": "tools", "template": "T"}])", R"({"rag": "R"})"}) {
     const Companions companions{{"tokenizer_config.json", std::string(R"({"chat_template": )") + bad + "}"}};
     EXPECT_EQ(error_of([&] { chat_template_in(companions, "m"); }).code, Exit::data) << bad;

@@ -107,10 +107,10 @@ File read_file(const fs::path& path) {
   std::uint64_t end = 0;
   for (const auto& [name, offset] : offsets) {
     Stored& t = file.tensors[name];
-    std::uint64_t numbers = 1;
-    for (const auto extent : t.extents) numbers *= extent;
+    std::uint64_t element_count = 1;
+    for (const auto extent : t.extents) element_count *= extent;
     EXPECT_EQ(offset, end) << name;
-    const std::uint64_t size = t.type == 0 ? 4 * numbers : t.type == 8 ? numbers / 32 * 34 : 2 * numbers;
+    const std::uint64_t size = t.type == 0 ? 4 * element_count : t.type == 8 ? element_count / 32 * 34 : 2 * element_count;
     t.data = bytes.substr(begin + offset, size);
     EXPECT_EQ(t.data.size(), size) << name;
     end = rounded_up(offset + size);
@@ -253,7 +253,7 @@ class FolderInGguf {
     const TensorReader reader = weights_.open(name);
     Expected e{reader.shape, std::vector<float>(std::size_t(elements(reader.shape)))};
     std::vector<std::byte> stored(e.x.size() * std::size_t(size_of(reader.dtype)));
-    reader.read(whole(e.shape), stored.data(), e.shape, whole(e.shape));
+    reader.read(full_box(e.shape), stored.data(), e.shape, full_box(e.shape));
     for (std::size_t i = 0; i < e.x.size(); ++i)
       e.x[i] =
           reader.dtype == DType::bf16 ? float(reinterpret_cast<const bf16*>(stored.data())[i]) : reinterpret_cast<const float*>(stored.data())[i];
@@ -456,12 +456,12 @@ TEST_P(gguf_folder, file_holds_values_of_config_json) {
   const json c = json::parse(contents(model / "config.json"));
   export_gguf(model, to / "file.gguf", plain(Type::f32), {});
   const json values = read_file(to / "file.gguf").values;
-  const std::string own = std::string(GetParam().architecture) + ".";
+  const std::string prefix = std::string(GetParam().architecture) + ".";
   const auto expect = [&](const char* key, std::initializer_list<const char*> there) {
     for (const char* name : there)
       if (c.contains(name) && c[name].is_number()) {
-        ASSERT_TRUE(values.contains(own + key)) << key;
-        EXPECT_EQ(values[own + key].get<float>(), c[name].get<float>()) << key;
+        ASSERT_TRUE(values.contains(prefix + key)) << key;
+        EXPECT_EQ(values[prefix + key].get<float>(), c[name].get<float>()) << key;
         return;
       }
   };

@@ -34,7 +34,7 @@ const std::map<std::string, Multiplier>& multipliers() {
 // Smallest error that counts as detected. It is at least 100 times the error of a correct model in fp32.
 constexpr double seen = 1e-3;
 
-double error(const Golden& g, const ModelConfig& model) { return GoldenReader<double>(g, model, alone(model.layers())).error(g.twice); }
+double error(const Golden& g, const ModelConfig& model) { return GoldenReader<double>(g, model, single_rank_grid(model.layers())).error(g.twice); }
 
 class huggingface : public ::testing::TestWithParam<std::string> {
  protected:
@@ -86,7 +86,7 @@ TEST_P(huggingface, detects_wrong_order_of_gate_and_norm) {
 // B weights of the two groups gives what such a model computes for the affected heads.
 TEST(huggingface, detects_heads_in_the_wrong_group) {
   const Golden& g = gyr::testing::golden("gate_first_two_groups");
-  GoldenReader<double> reader(g, g.model, alone(g.model.layers()));
+  GoldenReader<double> reader(g, g.model, single_rank_grid(g.model.layers()));
   const MambaConfig& m = g.model.mamba;
   for (const auto& p : reader.stage().parameters().all()) {
     if (!p->weight.name.ends_with("mamba.in_proj.weight")) continue;
@@ -100,7 +100,7 @@ TEST(huggingface, detects_heads_in_the_wrong_group) {
 
 // One norm feeds both branches (attention and Mamba). A second copy of it would be trained separately.
 TEST_P(huggingface, attention_and_mamba_share_one_input_norm) {
-  GoldenReader<double> reader(g, g.model, alone(g.model.layers()));
+  GoldenReader<double> reader(g, g.model, single_rank_grid(g.model.layers()));
   Index norms = 0;
   for (const auto& p : reader.stage().parameters().all()) norms += p->weight.name.find("input_layernorm") != std::string::npos;
   EXPECT_EQ(norms, g.model.layers());
@@ -108,7 +108,7 @@ TEST_P(huggingface, attention_and_mamba_share_one_input_norm) {
 
 // Later tokens do not change the logits of a token: truncated sequences give the same logits for the remaining tokens.
 TEST_P(huggingface, logits_do_not_depend_on_later_tokens) {
-  GoldenReader<double> reader(g, g.model, alone(g.model.layers()));
+  GoldenReader<double> reader(g, g.model, single_rank_grid(g.model.layers()));
   for (Index seq_length = 1; seq_length < g.batch.seq_length; ++seq_length) EXPECT_LT(reader.error(g.twice, seq_length), 1e-13) << seq_length;
 }
 

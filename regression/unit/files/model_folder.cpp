@@ -52,8 +52,8 @@ TEST(model_folder, single_file_and_shards_read_the_same) {
   for (const std::string& name : a.names()) {
     const Shape shape = a.tensor(name).shape;
     std::vector<bf16> x(std::size_t(elements(shape))), y(x.size());
-    a.read(name, whole(shape), x.data(), shape, whole(shape));
-    b.read(name, whole(shape), y.data(), shape, whole(shape));
+    a.read(name, full_box(shape), x.data(), shape, full_box(shape));
+    b.read(name, full_box(shape), y.data(), shape, full_box(shape));
     EXPECT_EQ(std::memcmp(x.data(), y.data(), x.size() * 2), 0) << name;
   }
   EXPECT_EQ(b.bytes_read(), b.bytes());
@@ -94,25 +94,25 @@ TEST(model_folder, deck_without_tokens_inherits_those_of_the_model) {
     model.objective = before;
     return read_objective(deck.section("train", ""), model, *before);
   };
-  const auto masked = taken(masked_tokens({.share = 0.5, .mask_token = 7}));
+  const auto masked = taken(masked_tokens({.fraction = 0.5, .mask_token = 7}));
   EXPECT_EQ(masking_of(*masked)->mask_token, 7);
-  EXPECT_EQ(masking_of(*masked)->share, Masking{}.share);
-  const auto spans = taken(span_corruption({.share = 0.5, .end_token = 9, .first_sentinel = 6}));
+  EXPECT_EQ(masking_of(*masked)->fraction, Masking{}.fraction);
+  const auto spans = taken(span_corruption({.fraction = 0.5, .end_token = 9, .first_sentinel = 6}));
   EXPECT_EQ(span_corruption_of(*spans)->first_sentinel, 6);
   EXPECT_EQ(span_corruption_of(*spans)->end_token, 9);
-  EXPECT_EQ(span_corruption_of(*spans)->share, SpanCorruption{}.share);
+  EXPECT_EQ(span_corruption_of(*spans)->fraction, SpanCorruption{}.fraction);
   EXPECT_EQ(masking_of(*spans), nullptr);
   EXPECT_EQ(span_corruption_of(*masked), nullptr);
 }
 
 TEST(model_folder, invalid_folder_error_suggests_a_fix) {
-  const auto told = [](const fs::path& path) { return std::string(error_of([&] { ModelFolder folder(path); }).what()); };
-  EXPECT_NE(told("tiiuae/Falcon-H1-0.5B-Base").find("hf download tiiuae/Falcon-H1-0.5B-Base --local-dir"), std::string::npos);
-  for (const char* path : {"./a/b", "/a/b", "a/b/c", "a"}) EXPECT_EQ(told(path).find("hf download"), std::string::npos) << path;
+  const auto message_of = [](const fs::path& path) { return std::string(error_of([&] { ModelFolder folder(path); }).what()); };
+  EXPECT_NE(message_of("tiiuae/Falcon-H1-0.5B-Base").find("hf download tiiuae/Falcon-H1-0.5B-Base --local-dir"), std::string::npos);
+  for (const char* path : {"./a/b", "/a/b", "a/b/c", "a"}) EXPECT_EQ(message_of(path).find("hf download"), std::string::npos) << path;
   const Folder folder;
   folder.write("adapter_config.json", "{}");
   folder.write("adapter_model.safetensors", "");
-  EXPECT_NE(told(folder.path()).find("holds a PEFT adapter"), std::string::npos) << told(folder.path());
+  EXPECT_NE(message_of(folder.path()).find("holds a PEFT adapter"), std::string::npos) << message_of(folder.path());
 }
 
 TEST(model_folder, a_missing_shard_is_named) {
@@ -188,7 +188,7 @@ TEST(model_folder, invalid_shard_index_files_are_refused) {
 
 template <class T>
 struct Single : Rig<T> {
-  explicit Single(const ModelConfig& model) : Rig<T>(config_of(model), alone(model.layers())) {}
+  explicit Single(const ModelConfig& model) : Rig<T>(config_of(model), single_rank_grid(model.layers())) {}
   static EngineConfig config_of(const ModelConfig& model) {
     EngineConfig c;
     c.model = model;
@@ -218,7 +218,7 @@ void expect_weights(Engine& engine, Type type, const std::string& where) {
         const double value = narrow ? double(Acc<T>(p->template vector<T>()(local + i))) : double(p->template vector<Acc<T>>()(local + i));
         ASSERT_EQ(value, wanted) << where << " " << p->weight.name;
         if (engine.optimizer().has_master(*p)) {
-          ASSERT_EQ(double(engine.optimizer().master(*p).numbers.template as<Acc<T>>()(local + i)), double(Acc<T>(stored)))
+          ASSERT_EQ(double(engine.optimizer().master(*p).values.template as<Acc<T>>()(local + i)), double(Acc<T>(stored)))
               << where << " " << p->weight.name;
         }
       }
@@ -358,9 +358,9 @@ template <class T>
 std::pair<std::vector<double>, std::vector<double>> ends_of(Stage& stage, bool tied) {
   std::vector<double> embedding, head;
   for (const auto& p : stage.parameters().all())
-    for (auto [name, numbers] : {std::pair(embedding_name, &embedding), std::pair(head_name, &head)})
+    for (auto [name, tensor_values] : {std::pair(embedding_name, &embedding), std::pair(head_name, &head)})
       if (p->weight.name == name)
-        stretches(*p, [&p, to = numbers](Index, Index local, Index count, const Held&) {
+        stretches(*p, [&p, to = tensor_values](Index, Index local, Index count, const Held&) {
           for (Index i = 0; i < count; ++i) to->push_back(double(p->template vector<T>()(local + i)));
         });
   return {embedding, tied ? embedding : head};
@@ -423,7 +423,7 @@ void write_t5(const fs::path& folder, const nlohmann::json& keys, Head head) {
   std::map<std::string, std::vector<float>> data;
   for (const safetensors::Tensor& t : tensors) {
     data[t.name].resize(std::size_t(elements(t.shape)));
-    reader.read(t, whole(t.shape), data[t.name].data(), t.shape, whole(t.shape));
+    reader.read(t, full_box(t.shape), data[t.name].data(), t.shape, full_box(t.shape));
   }
   if (head != Head::absent) {
     const auto table = std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.name == "shared.weight"; });

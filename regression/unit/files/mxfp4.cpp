@@ -34,7 +34,7 @@ TEST(mxfp4, every_code_and_scale_unpacks_exactly) {
       const unsigned other = (code * 7 + 3) % 16;
       mxfp4::Codes codes;
       codes.fill(std::uint8_t(other << 4 | code));
-      std::array<bf16, mxfp4::numbers> to;
+      std::array<bf16, mxfp4::block_elements> to;
       const bool finite = mxfp4::unpack(codes.data(), std::uint8_t(scale), to.data());
       const double first = number(code, scale), second = number(other, scale), least_beyond = 0x1p128;
       EXPECT_EQ(finite, scale != 255 && std::abs(first) < least_beyond && std::abs(second) < least_beyond) << scale << " " << code;
@@ -55,9 +55,9 @@ TEST(mxfp4, unpacked_blocks_repack_exactly) {
     const unsigned mask = draw % 3 == 0 ? 0xbb : draw % 3 == 1 ? 0x99 : 0xff;  // two of three draws have small values only
     for (auto& c : codes) c = std::uint8_t(random() & mask);
     const auto scale = std::uint8_t(random() % 253);
-    std::array<bf16, mxfp4::numbers> stored, again;
+    std::array<bf16, mxfp4::block_elements> stored, again;
     ASSERT_TRUE(mxfp4::unpack(codes.data(), scale, stored.data()));
-    std::array<double, mxfp4::numbers> x;
+    std::array<double, mxfp4::block_elements> x;
     std::transform(stored.begin(), stored.end(), x.begin(), [](bf16 v) { return double(float(v)); });
     const mxfp4::Packed same = mxfp4::pack(x.data(), scale), by_rule = mxfp4::pack(x.data(), mxfp4::nan_scale);
     ASSERT_TRUE(same.exact && same.scale == scale && same.codes == codes) << draw;
@@ -72,7 +72,7 @@ TEST(mxfp4, other_values_round_to_nearest) {
   std::mt19937 random(seed_of_run());
   std::normal_distribution<double> normal;
   for (int draw = 0; draw < 5000; ++draw) {
-    std::array<double, mxfp4::numbers> x;
+    std::array<double, mxfp4::block_elements> x;
     const int exponent = int(random() % 200) - 100;
     for (double& v : x) v = std::ldexp(draw % 2 ? normal(random) : double(int(random() % 65) - 32) / 4, exponent);  // includes ties
     const mxfp4::Packed p = mxfp4::pack(x.data(), std::uint8_t(random()));
@@ -128,7 +128,7 @@ struct Published {
       for (std::size_t i = 1; i < tensors[place.name].second.size(); i += 2) tensors[place.name].second[i] = char(0x3e + (random() % 2) * 0x80);
       return;
     }
-    all.back() /= mxfp4::numbers;
+    all.back() /= mxfp4::block_elements;
     bytes(place.name + "_scales", Type::u8, all);
     for (char& c : tensors[place.name + "_scales"].second) c = char(100 + std::uint8_t(c) % 40);
     all.push_back(mxfp4::bytes);
@@ -160,14 +160,14 @@ struct Published {
   }
 };
 
-std::vector<double> numbers_of(const WeightSource& source, const std::string& weight, const Box& box) {
+std::vector<double> values_of(const WeightSource& source, const std::string& weight, const Box& box) {
   const TensorReader reader = source.open(weight, DType::f32);
   EXPECT_EQ(reader.dtype, DType::bf16) << weight;
   std::vector<bf16> stored(std::size_t(elements(box.count)));
-  reader.read(box, stored.data(), box.count, whole(box.count));
-  std::vector<double> numbers(stored.size());
-  std::transform(stored.begin(), stored.end(), numbers.begin(), [](bf16 x) { return double(float(x)); });
-  return numbers;
+  reader.read(box, stored.data(), box.count, full_box(box.count));
+  std::vector<double> values(stored.size());
+  std::transform(stored.begin(), stored.end(), values.begin(), [](bf16 x) { return double(float(x)); });
+  return values;
 }
 
 // For each expert, row i of gate_proj is row 2 i of gate_up_proj, and row i of up_proj is row 2 i + 1.
@@ -185,16 +185,16 @@ TEST(mxfp4, boxes_of_a_folder_match_the_formula) {
       const Index layer = layer_name(w.name).layer / 2, expert = std::stol(w.name.substr(at + 9));
       const bool down = w.name.ends_with("down_proj.weight"), up = w.name.ends_with("up_proj.weight");
       const std::string tensor = fmt::format("model.layers.{}.mlp.experts.{}", layer, down ? "down_proj" : "gate_up_proj");
-      Box box = whole(w.shape);
+      Box box = full_box(w.shape);
       for (std::size_t d = 0; d < 2; ++d) {
         box.first[d] = Index(random() % std::size_t(w.shape[d]));
         box.count[d] = 1 + Index(random() % std::size_t(w.shape[d] - box.first[d]));
       }
-      const std::vector<double> numbers = numbers_of(weights, w.name, box);
+      const std::vector<double> values = values_of(weights, w.name, box);
       for (Index i = 0; i < box.count[0]; ++i)
         for (Index j = 0; j < box.count[1]; ++j) {
           const Index row = box.first[0] + i;
-          ASSERT_EQ(numbers[std::size_t(i * box.count[1] + j)], published.at(tensor, expert, down ? row : 2 * row + up, box.first[1] + j))
+          ASSERT_EQ(values[std::size_t(i * box.count[1] + j)], published.at(tensor, expert, down ? row : 2 * row + up, box.first[1] + j))
               << w.name << " " << row << " " << box.first[1] + j;
         }
     }
@@ -215,8 +215,8 @@ TEST(mxfp4, export_restores_blocks_or_writes_plain_bf16) {
     const FolderWeights in(folder / "in", published.model), plain(folder / "plain", published.model);
     const auto checkpoint = open_weights(folder / "checkpoint", published.model);
     for (const Weight& w : declared_weights(published.model)) {
-      EXPECT_EQ(numbers_of(in, w.name, whole(w.shape)), numbers_of(plain, w.name, whole(w.shape))) << w.name;
-      EXPECT_EQ(numbers_of(in, w.name, whole(w.shape)), numbers_of(*checkpoint, w.name, whole(w.shape))) << w.name;
+      EXPECT_EQ(values_of(in, w.name, full_box(w.shape)), values_of(plain, w.name, full_box(w.shape))) << w.name;
+      EXPECT_EQ(values_of(in, w.name, full_box(w.shape)), values_of(*checkpoint, w.name, full_box(w.shape))) << w.name;
     }
     ExportOptions like;
     like.like = folder / "in";
@@ -240,7 +240,7 @@ TEST(mxfp4, export_restores_blocks_or_writes_plain_bf16) {
     EXPECT_EQ(read_model_folder(folder / "rounded").blocks, true);
     const FolderWeights again(folder / "rounded", published.model);
     for (const Weight& w : declared_weights(published.model))
-      EXPECT_EQ(numbers_of(in, w.name, whole(w.shape)), numbers_of(again, w.name, whole(w.shape))) << "4-bit values must not change: " << w.name;
+      EXPECT_EQ(values_of(in, w.name, full_box(w.shape)), values_of(again, w.name, full_box(w.shape))) << "4-bit values must not change: " << w.name;
   }
 }
 
@@ -276,7 +276,7 @@ TEST(mxfp4, inexact_blocks_are_rounded_and_reported) {
     const auto bytes = [&](const ModelFolder& of) {
       const safetensors::Tensor& t = of.tensor(tensor_name);
       std::string data(std::size_t(t.end - t.begin), '\0');
-      of.read(tensor_name, whole(t.shape), data.data(), t.shape, whole(t.shape));
+      of.read(tensor_name, full_box(t.shape), data.data(), t.shape, full_box(t.shape));
       return data;
     };
     EXPECT_EQ(bytes(in), bytes(out)) << tensor_name;
@@ -284,7 +284,7 @@ TEST(mxfp4, inexact_blocks_are_rounded_and_reported) {
   const FolderWeights before(folder / "in", published.model), after(folder / "out", published.model);
   Index differ = 0;
   for (const Weight& w : declared_weights(published.model)) {
-    const auto a = numbers_of(before, w.name, whole(w.shape)), b = numbers_of(after, w.name, whole(w.shape));
+    const auto a = values_of(before, w.name, full_box(w.shape)), b = values_of(after, w.name, full_box(w.shape));
     for (std::size_t i = 0; i < a.size(); ++i) differ += a[i] != b[i];
   }
   EXPECT_LE(differ, 1) << "only the changed element may differ";
@@ -292,10 +292,10 @@ TEST(mxfp4, inexact_blocks_are_rounded_and_reported) {
 
 TEST(mxfp4, damaged_tensors_are_refused_by_name) {
   std::mt19937 random(seed_of_run());
-  const Published whole_one(random);
-  const std::string blocks = whole_one.first_blocks(), scales = whole_one.first_scales();
-  const auto told = [&](const auto& change) {
-    Published damaged = whole_one;
+  const Published full_tensor(random);
+  const std::string blocks = full_tensor.first_blocks(), scales = full_tensor.first_scales();
+  const auto message_of = [&](const auto& change) {
+    Published damaged = full_tensor;
     change(damaged);
     const Folder folder;
     damaged.write(folder / "in");
@@ -305,22 +305,22 @@ TEST(mxfp4, damaged_tensors_are_refused_by_name) {
     return std::string(error.what());
   };
   const auto expect = [&](const std::string& message, const std::string& part) { EXPECT_NE(message.find(part), std::string::npos) << message; };
-  expect(told([&](Published& p) { p.tensors.erase(scales); }), fmt::format("tensor `{}` has no scales: there is no `{}`", blocks, scales));
-  expect(told([&](Published& p) { p.tensors.erase(blocks); }), "experts.0.gate_proj.weight");
-  const Shape shape = whole_one.tensors.at(scales).first.shape;
+  expect(message_of([&](Published& p) { p.tensors.erase(scales); }), fmt::format("tensor `{}` has no scales: there is no `{}`", blocks, scales));
+  expect(message_of([&](Published& p) { p.tensors.erase(blocks); }), "experts.0.gate_proj.weight");
+  const Shape shape = full_tensor.tensors.at(scales).first.shape;
   const std::string last = fmt::format("[{}, {}, {}]", shape[0] - 1, shape[1] - 1, shape[2] - 1);
-  expect(told([&](Published& p) { p.tensors[scales].second.back() = char(255); }), scales + ": scale 255 is NaN, at block " + last);
-  expect(told([&](Published& p) { p.tensors[scales].second[0] = char(253), p.tensors[blocks].second[5] = char(0x60); }),
+  expect(message_of([&](Published& p) { p.tensors[scales].second.back() = char(255); }), scales + ": scale 255 is NaN, at block " + last);
+  expect(message_of([&](Published& p) { p.tensors[scales].second[0] = char(253), p.tensors[blocks].second[5] = char(0x60); }),
          scales + ": scale 253 at block [0, 0, 0] makes a value overflow bf16");
-  expect(told([&](Published& p) { p.tensors[blocks].first.shape.back() = 8, p.tensors[blocks].first.shape[2] *= 2; }),
+  expect(message_of([&](Published& p) { p.tensors[blocks].first.shape.back() = 8, p.tensors[blocks].first.shape[2] *= 2; }),
          "an MXFP4 block of 32 elements has 16 bytes");
-  expect(told([&](Published& p) { p.tensors[scales].first.shape = {shape[1], shape[0], shape[2]}; }), "need scales of U8");
-  expect(told([&](Published& p) { p.tensors[scales].first.type = Type::i8; }), "is I8");
-  expect(told([&](Published& p) {
+  expect(message_of([&](Published& p) { p.tensors[scales].first.shape = {shape[1], shape[0], shape[2]}; }), "need scales of U8");
+  expect(message_of([&](Published& p) { p.tensors[scales].first.type = Type::i8; }), "is I8");
+  expect(message_of([&](Published& p) {
            auto& [tensor, bytes] = p.tensors[blocks];
-           auto& [beside, factors] = p.tensors[scales];
+           auto& [next_to, factors] = p.tensors[scales];
            tensor.shape[1] -= 2, bytes.resize(std::size_t(elements(tensor.shape)));
-           beside.shape[1] -= 2, factors.resize(std::size_t(elements(beside.shape)));
+           next_to.shape[1] -= 2, factors.resize(std::size_t(elements(next_to.shape)));
          }),
          "do not belong together");
 }

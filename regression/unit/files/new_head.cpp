@@ -17,16 +17,16 @@
 namespace gyr::testing::new_head_suite {
 namespace {
 
-std::vector<double> numbers_of(const TensorReader& tensor) {
-  std::vector<double> numbers(std::size_t(elements(tensor.shape)));
+std::vector<double> values_of(const TensorReader& tensor) {
+  std::vector<double> values(std::size_t(elements(tensor.shape)));
   if (tensor.dtype == DType::f64) {
-    tensor.read(whole(tensor.shape), numbers.data(), tensor.shape, whole(tensor.shape));
-    return numbers;
+    tensor.read(full_box(tensor.shape), values.data(), tensor.shape, full_box(tensor.shape));
+    return values;
   }
-  std::vector<float> stored(numbers.size());
-  tensor.read(whole(tensor.shape), stored.data(), tensor.shape, whole(tensor.shape));
-  std::copy(stored.begin(), stored.end(), numbers.begin());
-  return numbers;
+  std::vector<float> stored(values.size());
+  tensor.read(full_box(tensor.shape), stored.data(), tensor.shape, full_box(tensor.shape));
+  std::copy(stored.begin(), stored.end(), values.begin());
+  return values;
 }
 
 void expect_new_head(const Golden& stored, std::shared_ptr<const Objective> objective, bool tied) {
@@ -40,13 +40,13 @@ void expect_new_head(const Golden& stored, std::shared_ptr<const Objective> obje
   int drawn = 0;
   for (const Weight& w : weights) {
     std::vector<double> want(std::size_t(w.size()));
-    if (w.name.starts_with("model.")) want = numbers_of(before->open(w.name, DType::f32));
+    if (w.name.starts_with("model.")) want = values_of(before->open(w.name, DType::f32));
     else {
       const Stream stream(seed, w.name);
       for (Index i = 0; i < w.size(); ++i) want[i] = draw(w.init, stream, i);
       ++drawn;
     }
-    EXPECT_EQ(numbers_of(source->open(w.name, DType::f32)), want) << w.name;
+    EXPECT_EQ(values_of(source->open(w.name, DType::f32)), want) << w.name;
   }
   EXPECT_GT(drawn, 0);
 }
@@ -97,7 +97,7 @@ TEST(new_head, stored_head_is_kept_by_equal_objectives) {
         check_initial(stored.folder, model, false);
         const auto source = open_initial(stored.folder, model, false, 1), before = open_weights(stored.folder, stored.model);
         for (const Weight& w : declared_weights(model))
-          EXPECT_EQ(numbers_of(source->open(w.name, DType::f32)), numbers_of(before->open(w.name, DType::f32))) << w.name;
+          EXPECT_EQ(values_of(source->open(w.name, DType::f32)), values_of(before->open(w.name, DType::f32))) << w.name;
       }
 }
 

@@ -61,7 +61,7 @@ TEST(safetensors, written_tensors_are_read_back_exactly) {
     EXPECT_EQ(t.shape, same->shape);
     EXPECT_EQ(t.type, same->type);
     std::string bytes(std::size_t(t.end - t.begin), '\0');
-    reader.read(t, whole(t.shape), bytes.data(), t.shape, whole(t.shape));
+    reader.read(t, full_box(t.shape), bytes.data(), t.shape, full_box(t.shape));
     back += bytes;
   }
   EXPECT_EQ(back, data);
@@ -74,12 +74,12 @@ TEST(safetensors, written_tensors_are_read_back_exactly) {
 TEST(safetensors, reader_reads_only_the_requested_box) {
   const Folder folder;
   const Shape shape{70, 5, 31};
-  std::vector<float> numbers(std::size_t(elements(shape)));
-  std::iota(numbers.begin(), numbers.end(), 0.f);
+  std::vector<float> values(std::size_t(elements(shape)));
+  std::iota(values.begin(), values.end(), 0.f);
   {
     Writer writer(folder / "x", {{"before", Type::u8, {8}}, {"x", Type::f32, shape}});
     writer.write("beforeit", 8);
-    writer.write(numbers.data(), Index(numbers.size() * 4));
+    writer.write(values.data(), Index(values.size() * 4));
     writer.commit();
   }
   const Shape array{60, 6, 40};
@@ -97,14 +97,14 @@ TEST(safetensors, reader_reads_only_the_requested_box) {
           const Index at[] = {i - there.first[0], j - there.first[1], k - there.first[2]};
           bool in = true;
           for (int d = 0; d < 3; ++d) in = in && at[d] >= 0 && at[d] < box.count[d];
-          const float wanted = in ? numbers[std::size_t(((at[0] + box.first[0]) * 5 + at[1] + box.first[1]) * 31 + at[2] + box.first[2])] : -1;
+          const float wanted = in ? values[std::size_t(((at[0] + box.first[0]) * 5 + at[1] + box.first[1]) * 31 + at[2] + box.first[2])] : -1;
           ASSERT_EQ(part[std::size_t((i * array[1] + j) * array[2] + k)], wanted) << i << " " << j << " " << k;
         }
   }
   const Reader reader(folder / "x");
   std::vector<float> part(4);
   const auto outside = [&](Box box) {
-    return error_of([&] { reader.read(reader.tensors().at(1), box, part.data(), box.count, whole(box.count)); }).code;
+    return error_of([&] { reader.read(reader.tensors().at(1), box, part.data(), box.count, full_box(box.count)); }).code;
   };
   EXPECT_EQ(outside({{70, 0, 0}, {1, 1, 1}}), Exit::internal);
   EXPECT_EQ(outside({{-1, 0, 0}, {1, 1, 1}}), Exit::internal);
@@ -240,7 +240,7 @@ TEST(safetensors, file_that_shrinks_during_read_is_an_error) {
   const Reader reader(path);
   fs::resize_file(path, fs::file_size(path) - 400);
   std::vector<float> data(200);
-  EXPECT_EQ(error_of([&] { reader.read(reader.tensors()[0], whole({200}), data.data(), {200}, whole({200})); }).code, Exit::io);
+  EXPECT_EQ(error_of([&] { reader.read(reader.tensors()[0], full_box({200}), data.data(), {200}, full_box({200})); }).code, Exit::io);
 }
 
 // A damaged file must give either an Error or a header that follows the rules.

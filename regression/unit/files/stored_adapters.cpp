@@ -102,7 +102,7 @@ struct AdaptedRun {
   fs::path save(const fs::path& folder) const {
     EngineConfig config;
     config.model = model, config.optimizer.lora = model.lora, config.seq_length = 4;
-    Rig<float> rig(config, alone(model.layers()));
+    Rig<float> rig(config, single_rank_grid(model.layers()));
     set_state(rig.engine, 1);
     CheckpointHeader header;
     header.step = 1, header.deck = deck;
@@ -128,11 +128,11 @@ double expected_value(const Weight& w, Index i, const LoraConfig& stored, const 
 std::vector<double> values_of(const TensorReader& reader) {
   std::vector<double> values(std::size_t(elements(reader.shape)));
   if (reader.dtype == DType::f64) {  // initialised adapters
-    reader.read(whole(reader.shape), values.data(), reader.shape, whole(reader.shape));
+    reader.read(full_box(reader.shape), values.data(), reader.shape, full_box(reader.shape));
     return values;
   }
   std::vector<float> stored(values.size());
-  reader.read(whole(reader.shape), stored.data(), reader.shape, whole(reader.shape));
+  reader.read(full_box(reader.shape), stored.data(), reader.shape, full_box(reader.shape));
   return {stored.begin(), stored.end()};
 }
 

@@ -26,7 +26,7 @@ double value(Activation a, double x) {
   return 0;
 }
 // Factor that multiplies the activated gate, as a function of `up`, and its derivative.
-double beside(Activation a, double up) { return a == Activation::clamped_swiglu ? std::clamp(up, -7.0, 7.0) + 1 : up; }
+double linear_factor(Activation a, double up) { return a == Activation::clamped_swiglu ? std::clamp(up, -7.0, 7.0) + 1 : up; }
 double gate_factor_slope(Activation a, double up) { return a == Activation::clamped_swiglu && std::abs(up) > 7 ? 0 : 1; }
 double slope_at(Activation a, double x) {
   constexpr double h = 1e-5;
@@ -44,14 +44,14 @@ void gated_agrees_with_plain_loops(Activation a, Index width) {
   for (Index r = 0; r < height; ++r)
     for (Index f = 0; f < width; ++f) {
       const double s = m * double(gate_up(r, f)), up = double(gate_up(r, width + f)), d = double(dy(r, f));
-      want[r * width + f] = beside(a, up) * value(a, s);
-      slopes[2 * r * width + f] = d * beside(a, up) * slope_at(a, s) * m;
+      want[r * width + f] = linear_factor(a, up) * value(a, s);
+      slopes[2 * r * width + f] = d * linear_factor(a, up) * slope_at(a, s) * m;
       slopes[(2 * r + 1) * width + f] = d * value(a, s) * gate_factor_slope(a, up);
     }
   glu<T>(bench.dev, a, gate_up, m, y);
   glu_backward<T>(bench.dev, a, dy, gate_up, m, dgate_up);
-  EXPECT_LE(difference(numbers(y), want), tolerance<T>);
-  EXPECT_LE(difference(numbers(dgate_up), slopes), std::max(tolerance<T>, 1e-9));
+  EXPECT_LE(difference(values_of(y), want), tolerance<T>);
+  EXPECT_LE(difference(values_of(dgate_up), slopes), std::max(tolerance<T>, 1e-9));
 }
 
 template <class T>
@@ -67,8 +67,8 @@ void plain_agrees_with_plain_loops(Activation a, Index width) {
   }
   activate<T>(bench.dev, a, x, m, y);
   activate_backward<T>(bench.dev, a, dy, x, m, dx);
-  EXPECT_LE(difference(numbers(y), want), tolerance<T>);
-  EXPECT_LE(difference(numbers(dx), slopes), std::max(tolerance<T>, 1e-9));
+  EXPECT_LE(difference(values_of(y), want), tolerance<T>);
+  EXPECT_LE(difference(values_of(dx), slopes), std::max(tolerance<T>, 1e-9));
 }
 
 template <class T>
@@ -96,10 +96,10 @@ TEST(activation, gradients_equal_finite_differences) {
   for (const Activation a : all) {
     const auto loss = [&] {
       glu<double>(bench.dev, a, gate_up, m, y);
-      return dot(numbers(y), numbers(dy));
+      return dot(values_of(y), values_of(dy));
     };
     glu_backward<double>(bench.dev, a, dy, gate_up, m, dgate_up);
-    EXPECT_LE(difference(numbers(dgate_up), slope(flat(gate_up), loss)), 1e-9) << int(a);
+    EXPECT_LE(difference(values_of(dgate_up), slope(flat(gate_up), loss)), 1e-9) << int(a);
   }
 }
 
@@ -115,7 +115,7 @@ TEST(activation, extreme_inputs_stay_finite) {
       EXPECT_EQ(y(0, f), 0) << int(a);
       EXPECT_EQ(y(1, f), gate_up(1, f) * gate_up(1, 16 + f)) << int(a);
     }
-    for (const double v : numbers(dgate_up)) EXPECT_TRUE(std::isfinite(v)) << int(a);
+    for (const double v : values_of(dgate_up)) EXPECT_TRUE(std::isfinite(v)) << int(a);
   }
 }
 

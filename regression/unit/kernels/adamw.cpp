@@ -17,9 +17,9 @@ AdamWStep at_step(int t, double decay) { return {0.01, decay, 1 - std::pow(rule.
 
 template <class A>
 Tensor1<const A> on_device(Workbench& bench, const AdamWStep& step) {
-  const AdamWStepValues<A> numbers = numbers_of<A>(step);
-  const auto there = bench.zeros<A>(Index(numbers.size()));
-  std::copy(numbers.begin(), numbers.end(), there.data());
+  const AdamWStepValues<A> values = step_values<A>(step);
+  const auto there = bench.zeros<A>(Index(values.size()));
+  std::copy(values.begin(), values.end(), there.data());
   return there;
 }
 
@@ -41,17 +41,17 @@ void follows_the_formula(double decay, bool with_master, Index n) {
   const auto master = with_master ? bench.zeros<A>(n) : Tensor1<A>();
   for (Index i = 0; with_master && i < n; ++i) master(i) = A(w(i));
   const auto m = bench.zeros<A>(n), v = bench.zeros<A>(n);
-  auto want_w = numbers(w);
+  auto want_w = values_of(w);
   std::vector<double> want_m(n), want_v(n);
   for (int t = 1; t <= steps; ++t) {
     const auto g = bench.normal<A>(n);
     adamw<T>(bench.dev, rule, on_device<A>(bench, at_step(t, decay)), g, m, v, master, w);
-    plain(at_step(t, decay), numbers(g), want_m, want_v, want_w);
+    plain(at_step(t, decay), values_of(g), want_m, want_v, want_w);
   }
   const double allowed = tolerance<A>;  // bf16 keeps its Adam moments and master weights in float
-  EXPECT_LE(difference(numbers(m), want_m), allowed);
-  EXPECT_LE(difference(numbers(v), want_v), allowed);
-  EXPECT_LE(difference(with_master ? numbers(master) : numbers(w), want_w), allowed);
+  EXPECT_LE(difference(values_of(m), want_m), allowed);
+  EXPECT_LE(difference(values_of(v), want_v), allowed);
+  EXPECT_LE(difference(with_master ? values_of(master) : values_of(w), want_w), allowed);
   for (Index i = 0; with_master && i < n; ++i) ASSERT_EQ(double(w(i)), double(T(master(i))));
 }
 

@@ -43,10 +43,10 @@ struct Case {
   Index zero() const { return mask.first_query + shape.queries + 1 - mask.first_key; }
   Index distances() const { return shape.queries + shape.keys + 3; }
   Index bias_size() const { return biased ? shape.num_heads * distances() : 0; }
-  Mask whole_mask() const {
-    Mask whole = mask;
-    whole.documents = documents_of(positions, ahead);
-    return whole;
+  Mask full_mask() const {
+    Mask full = mask;
+    full.documents = documents_of(positions, ahead);
+    return full;
   }
   Index q_size() const { return shape.batch * shape.queries * shape.num_heads * shape.head_dim; }
   Index k_size() const { return shape.batch * shape.keys * shape.num_kv_heads * shape.head_dim; }
@@ -57,8 +57,8 @@ struct Case {
 struct Arguments {
   Values q, k, v, sinks, bias;
   explicit Arguments(const Case& s)
-      : q(numbers(s.q_size(), 1)), k(numbers(s.k_size(), 2)), v(numbers(s.v_size(), 3)), sinks(numbers(s.sinks ? s.shape.num_heads : 0, 4)),
-        bias(numbers(s.bias_size(), 4)) {}
+      : q(random_values(s.q_size(), 1)), k(random_values(s.k_size(), 2)), v(random_values(s.v_size(), 3)),
+        sinks(random_values(s.sinks ? s.shape.num_heads : 0, 4)), bias(random_values(s.bias_size(), 4)) {}
 };
 
 struct Result {
@@ -114,8 +114,8 @@ struct Call {
   Block<A> o, m, l, lse, delta, bias, dbias;
   Block<T> out;
   Block<A> sinks;
-  Arena room{Memory::activations, 64};
-  Tensor1<DrawnAt> now = room.tensor<DrawnAt>(1);
+  Arena arena{Memory::activations, 64};
+  Tensor1<DrawnAt> now = arena.tensor<DrawnAt>(1);
 
   Call(const Case& s, const Arguments& a)
       : s(s), rows(s.shape.batch * s.shape.queries), key_rows(s.shape.batch * s.shape.keys), columns(s.shape.num_heads * s.shape.head_dim),
@@ -134,7 +134,7 @@ struct Call {
     if (s.biased) rule.bias = {AnyTensor2(bias.tensor()), AnyTensor2(dbias.tensor()), s.zero()};
     return rule;
   }
-  void block(Device& dev, Carry carry) { attention<T>(dev, s.shape, s.whole_mask(), scores(), q.matrix(), k.matrix(), v.matrix(), carry, state()); }
+  void block(Device& dev, Carry carry) { attention<T>(dev, s.shape, s.full_mask(), scores(), q.matrix(), k.matrix(), v.matrix(), carry, state()); }
   void finish(Device& dev) { attention_finish<T>(dev, s.shape, state(), out.tensor(), lse.tensor(), sinks.vector()); }
 
   Gradients backward(Device& dev, const Values& dout) {
@@ -142,7 +142,7 @@ struct Call {
     Block<A> dq(rows, columns, Values(rows * columns, 1), 2);
     Block<A> dk(key_rows, key_columns, Values(key_rows * key_columns, 1), 3), dv(key_rows, value_columns, Values(key_rows * value_columns, 1), 1);
     attention_delta<T>(dev, s.shape, dy.tensor(), out.tensor(), delta.tensor());
-    attention_backward<T>(dev, s.shape, s.whole_mask(), scores(), q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
+    attention_backward<T>(dev, s.shape, s.full_mask(), scores(), q.matrix(), k.matrix(), v.matrix(), dy.tensor(), lse.tensor(), delta.tensor(),
                           dq.matrix(), dk.matrix(), dv.matrix());
     Gradients g{dq.values(), dk.values(), dv.values(), {}, dbias.values()};
     if (s.sinks) {
@@ -190,7 +190,7 @@ std::vector<Case> with_both_ways(std::vector<Case> list) {
 }
 std::vector<Case> packed_cases() {
   std::vector<Case> list;
-  for (const Lengths& lengths : cuts(19)) list.push_back({{2, 19, 19, 4, 2, 4, 4}, {true, 0, 0}, positions_of(lengths, 2, 19)});
+  for (const Lengths& lengths : document_splits(19)) list.push_back({{2, 19, 19, 4, 2, 4, 4}, {true, 0, 0}, positions_of(lengths, 2, 19)});
   std::vector<std::int32_t> running = positions_of({4, 3, 5}, 1, 12);
   for (int t = 0; t < 4; ++t) running[t] += 6;  // the first document began six tokens before the first query
   list.push_back({{1, 12, 20, 2, 1, 4, 4}, {true, 8, 0}, running});
@@ -306,7 +306,7 @@ void expect_window_hides(bool causal) {
   for (const Index window : {1, 60, 140}) {
     s.mask.window = window;
     const Arguments a(s);
-    const Values dout = numbers(s.out_size(), 9);
+    const Values dout = random_values(s.out_size(), 9);
     const Result y = forward<float>(s, a);
     const Gradients g = backward<float>(s, a, dout);
     for (const Index t : {0, 127, 255}) {
@@ -338,7 +338,7 @@ TEST(attention, keys_outside_window_do_not_affect_query) {
 TEST(attention, window_covering_all_keys_changes_no_bit) {
   for (Case s : large_cases()) {
     const Arguments a(s);
-    const Values dout = numbers(s.out_size(), 9);
+    const Values dout = random_values(s.out_size(), 9);
     const Result y = forward<float>(s, a);
     const Gradients g = backward<float>(s, a, dout);
     s.mask.window = s.mask.first_query + s.shape.queries + s.shape.keys;
@@ -353,10 +353,10 @@ TEST(attention, window_covering_all_keys_changes_no_bit) {
 void expect_slopes(const std::vector<Case>& set) {
   for (const Case& s : set) {
     const Arguments a(s);
-    const Values dout = numbers(s.out_size(), 9);
+    const Values dout = random_values(s.out_size(), 9);
     const Gradients g = backward<double>(s, a, dout);
     const auto along = [&](Values Arguments::*input, const Values& gradient, const char* what) {
-      const Values direction = numbers(gradient.size(), 78);
+      const Values direction = random_values(gradient.size(), 78);
       const auto f = [&](double h) {
         Arguments moved = a;
         for (std::size_t i = 0; i < direction.size(); ++i) (moved.*input)[i] += h * direction[i];
@@ -385,7 +385,7 @@ void expect_central_differences(const std::vector<Case>& set) {
   std::mt19937_64 random = seeded();
   for (const Case& s : set) {
     const Arguments a(s);
-    const Values dout = numbers(s.out_size(), 9);
+    const Values dout = random_values(s.out_size(), 9);
     const Gradients g = backward<double>(s, a, dout);
     const auto check = [&](Values Arguments::*input, const Values& gradient, const char* what) {
       const std::vector<std::size_t> some = drawn(gradient.size(), 60, random);
@@ -440,23 +440,23 @@ TEST(attention, packed_documents_equal_separate_runs) {
       const Index T = s.shape.queries, wq = s.shape.num_heads * s.shape.head_dim, wk = s.shape.num_kv_heads * s.shape.head_dim, H = s.shape.num_heads;
       if (s.shape.keys != T) continue;
       const Arguments a(s);
-      const Values dout = numbers(s.out_size(), 9);
+      const Values dout = random_values(s.out_size(), 9);
       const Result packed = forward<double>(s, a);
       const Gradients g = backward<double>(s, a, dout);
-      Result apart = packed;
+      Result separate = packed;
       Gradients h = g;
       for (const Extent& e : extents_of(s.positions, T)) {
         Case one{s.shape, s.mask};  // one document without packing
         one.shape.batch = 1, one.shape.queries = one.shape.keys = e.count;
         Arguments b = a;
-        b.q = cut_out(a.q, e, T, wq), b.k = cut_out(a.k, e, T, wk), b.v = cut_out(a.v, e, T, wk);
+        b.q = extract(a.q, e, T, wq), b.k = extract(a.k, e, T, wk), b.v = extract(a.v, e, T, wk);
         const Result y = forward<double>(one, b);
-        const Gradients d = backward<double>(one, b, cut_out(dout, e, T, wq));
-        put_back(y.out, e, T, wq, apart.out), put_back(y.lse, e, T, H, apart.lse);
+        const Gradients d = backward<double>(one, b, extract(dout, e, T, wq));
+        put_back(y.out, e, T, wq, separate.out), put_back(y.lse, e, T, H, separate.lse);
         put_back(d.q, e, T, wq, h.q), put_back(d.k, e, T, wk, h.k), put_back(d.v, e, T, wk, h.v);
       }
-      expect_near(packed.out, apart.out, 1e-13, "out");
-      expect_near(packed.lse, apart.lse, 1e-13, "lse");
+      expect_near(packed.out, separate.out, 1e-13, "out");
+      expect_near(packed.lse, separate.lse, 1e-13, "lse");
       for (const auto part : {&Gradients::q, &Gradients::k, &Gradients::v}) expect_near(g.*part, h.*part, 1e-13);
     }
 }
@@ -467,7 +467,7 @@ TEST(attention, one_document_per_sequence_changes_no_bit) {
   for (Case s : list) {
     if (s.shape.queries != s.shape.keys) continue;
     const Arguments a(s);
-    const Values dout = numbers(s.out_size(), 9);
+    const Values dout = random_values(s.out_size(), 9);
     const Result y = forward<float>(s, a);
     const Gradients g = backward<float>(s, a, dout);
     s.positions = positions_of({s.shape.queries}, s.shape.batch, s.shape.queries);
@@ -481,10 +481,10 @@ TEST(attention, one_document_per_sequence_changes_no_bit) {
 }
 
 // Changing the inputs and the output gradient of one document changes no bit of another one, forward and backward.
-void expect_documents_apart(const Case& s) {
+void expect_documents_separate(const Case& s) {
   const Index T = s.shape.queries, w = s.shape.num_heads * s.shape.head_dim;
   const Arguments a(s);
-  const Values dout = numbers(s.out_size(), 9);
+  const Values dout = random_values(s.out_size(), 9);
   const Result y = forward<float>(s, a);
   const Gradients g = backward<float>(s, a, dout);
   const auto extents = extents_of(s.positions, T);
@@ -492,7 +492,7 @@ void expect_documents_apart(const Case& s) {
     Arguments b = a;
     Values asked = dout;
     for (Values* x : {&b.q, &b.k, &b.v, &asked}) {
-      Values part = cut_out(*x, changed, T, w);
+      Values part = extract(*x, changed, T, w);
       for (double& v : part) v = 9 * v + 1;
       put_back(part, changed, T, w, *x);
     }
@@ -500,7 +500,7 @@ void expect_documents_apart(const Case& s) {
     const Gradients h = backward<float>(s, b, asked);
     for (const Extent& e : extents) {
       const bool same = e.sequence != changed.sequence || e.first != changed.first;
-      const auto equal = [&](const Values& p, const Values& q) { return cut_out(p, e, T, w) == cut_out(q, e, T, w); };
+      const auto equal = [&](const Values& p, const Values& q) { return extract(p, e, T, w) == extract(q, e, T, w); };
       EXPECT_EQ(equal(y.out, z.out), same) << "output of the document at token " << e.first << " after the document at token " << changed.first
                                            << " changed";
       if (!same) continue;
@@ -511,24 +511,24 @@ void expect_documents_apart(const Case& s) {
 
 TEST(attention, documents_do_not_affect_each_other) {
   for (const Case& s : large_packed_cases())
-    if (s.shape.batch == 2) expect_documents_apart(s);
+    if (s.shape.batch == 2) expect_documents_separate(s);
 }
 
 // Keys may be processed in blocks, in any order. The last block (keys 9 to 11) is entirely in the future of queries 0
 // to 8.
 TEST(attention, blocks_of_keys_combine_in_any_order) {
-  const Case whole{{1, 12, 12, 4, 2, 4, 4}, {true, 0, 0}};
-  const Arguments a(whole);
-  const Result y = oracle(whole, a);
-  const Values dout = numbers(whole.out_size(), 9);
-  const Gradients g = backward<double>(whole, a, dout);
+  const Case full{{1, 12, 12, 4, 2, 4, 4}, {true, 0, 0}};
+  const Arguments a(full);
+  const Result y = oracle(full, a);
+  const Values dout = random_values(full.out_size(), 9);
+  const Gradients g = backward<double>(full, a, dout);
   const std::vector<std::pair<Index, Index>> parts{{0, 5}, {5, 4}, {9, 3}};
   for (const std::vector<int>& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
     Device dev(false, 1 << 24);
     std::vector<Call<double>> runs;
     for (const int p : order) {
       const auto [first, count] = parts[p];
-      Case s = whole;
+      Case s = full;
       s.shape.keys = count, s.mask.first_key = first;
       Arguments part = a;
       part.k.assign(a.k.begin() + first * 8, a.k.begin() + (first + count) * 8);
@@ -561,14 +561,14 @@ TEST(attention, blocks_of_keys_combine_in_any_order) {
 
 // Partial states of separate key blocks, each from Carry::fresh, are merged in any order.
 TEST(attention, states_of_key_blocks_merge_to_full_state) {
-  const Case whole{{2, 9, 12, 4, 2, 4, 3}, {true, 3, 0}};
-  const Arguments a(whole);
-  const Result y = oracle(whole, a);
+  const Case full{{2, 9, 12, 4, 2, 4, 3}, {true, 3, 0}};
+  const Arguments a(full);
+  const Result y = oracle(full, a);
   for (const std::vector<int>& order : std::vector<std::vector<int>>{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}}) {
     Device dev(false, 1 << 24);
     std::vector<Call<double>> runs;
     for (const int p : order) {  // the last four keys are visible to few queries
-      Case s = whole;
+      Case s = full;
       s.shape.keys = 4, s.mask.first_key = 4 * p;
       Arguments part = a;
       part.k.clear(), part.v.clear();
@@ -579,7 +579,7 @@ TEST(attention, states_of_key_blocks_merge_to_full_state) {
         }
       runs.emplace_back(s, part).block(dev, Carry::fresh);
     }
-    for (const int other : {1, 2}) attention_merge<double>(dev, whole.shape, runs[other].state(), runs[0].state());
+    for (const int other : {1, 2}) attention_merge<double>(dev, full.shape, runs[other].state(), runs[0].state());
     runs[0].finish(dev);
     expect_near(runs[0].out.values(), y.out, 1e-13);
     expect_near(runs[0].lse.values(), y.lse, 1e-13);
@@ -597,7 +597,8 @@ void expect_merged() {
     Values o, m, l;
   };
   const auto drawn = [&](std::uint64_t seed, Index empty) {
-    Plain s{rounded<A>(numbers(rows * H * V, seed)), rounded<A>(numbers(rows * H, seed + 1)), rounded<A>(numbers(rows * H, seed + 2))};
+    Plain s{rounded<A>(random_values(rows * H * V, seed)), rounded<A>(random_values(rows * H, seed + 1)),
+            rounded<A>(random_values(rows * H, seed + 2))};
     for (Index i = 0; i < rows * H; ++i) {
       s.m[i] = double(A(s.m[i] * (i % 2 ? 1 : 2000))), s.l[i] = double(A(1.5 + s.l[i]));
       if (i % 4 != empty && i % 4 != 3) continue;
@@ -671,7 +672,7 @@ void expect_float_and_bf16_follow(const std::vector<Case>& all) {
   for (const Case& s : all) {
     Arguments a(s);
     for (const auto part : {&Arguments::q, &Arguments::k, &Arguments::v}) a.*part = rounded<bf16>(a.*part);
-    const Values dout = rounded<bf16>(numbers(s.out_size(), 9));
+    const Values dout = rounded<bf16>(random_values(s.out_size(), 9));
     const Result y = forward<double>(s, a), f = forward<float>(s, a), h = forward<bf16>(s, a);
     expect_near(f.out, y.out, 1e-5);
     expect_near(f.lse, y.lse, 1e-5);
@@ -710,7 +711,7 @@ TEST(attention, bf16_follows_double_over_many_tiles) {
     SCOPED_TRACE(fmt::format("{} queries, {} keys, heads of {}", s.shape.queries, s.shape.keys, s.shape.head_dim));
     Arguments a(s);
     for (const auto part : {&Arguments::q, &Arguments::k, &Arguments::v}) a.*part = rounded<bf16>(a.*part);
-    const Values dout = rounded<bf16>(numbers(s.out_size(), 9));
+    const Values dout = rounded<bf16>(random_values(s.out_size(), 9));
     const Result y = forward<double>(s, a), h = forward<bf16>(s, a);
     expect_near(h.out, y.out, 1e-2);
     expect_near(h.lse, y.lse, 1e-5);
@@ -725,7 +726,7 @@ TEST(attention, large_scores_stay_finite) {
   Arguments a(s);
   for (double& x : a.q) x *= 100;
   for (double& x : a.k) x *= 100;
-  const Values dout = numbers(s.out_size(), 9);
+  const Values dout = random_values(s.out_size(), 9);
   const Result y = forward<float>(s, a);
   const Gradients g = backward<float>(s, a, dout);
   for (const Values* v : {&y.out, &y.lse, &g.q, &g.k, &g.v})
@@ -739,7 +740,7 @@ void expect_dry_run_counts_what_runs(const Case& s) {
     Call<bf16> run(s, a);
     run.block(*d, Carry::fresh);
     run.finish(*d);
-    run.backward(*d, numbers(s.out_size(), 9));
+    run.backward(*d, random_values(s.out_size(), 9));
   }
   EXPECT_EQ(dev.flops(), dry.flops());
   EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
@@ -775,12 +776,12 @@ TEST(attention, a_dry_run_counts_millions_of_tokens_quickly) {
 // Tiles in the future are skipped, so a causal mask costs little more than half of the FLOPs of a full one.
 TEST(attention, future_tiles_are_skipped) {
   Case s{{1, 2048, 2048, 2, 1, 16, 16}, {true, 0, 0}};
-  const std::vector<float> numbers(2048 * 32);
+  const std::vector<float> key_values(2048 * 32);
   const auto flops = [&](bool causal) {
     s.mask.causal = causal;
     Device dry(true, 0);
-    attention<float>(dry, s.shape, s.whole_mask(), scale, Matrix<const float>(numbers.data(), 2048, 32, 32),
-                     Matrix<const float>(numbers.data(), 2048, 16, 16), Matrix<const float>(numbers.data(), 2048, 16, 16), Carry::fresh, {});
+    attention<float>(dry, s.shape, s.full_mask(), scale, Matrix<const float>(key_values.data(), 2048, 32, 32),
+                     Matrix<const float>(key_values.data(), 2048, 16, 16), Matrix<const float>(key_values.data(), 2048, 16, 16), Carry::fresh, {});
     return dry.flops();
   };
   EXPECT_LT(flops(true), 0.56 * flops(false));

@@ -21,8 +21,8 @@ struct Case {
 struct Arguments {
   Values x, w, bias, before;
   explicit Arguments(const Case& s)
-      : x(numbers(s.rows() * s.channels, 1)), w(numbers(s.channels * s.conv_kernel, 2)), bias(numbers(s.channels, 3)),
-        before(numbers(s.batch * (s.conv_kernel - 1) * s.channels, 4)) {}
+      : x(random_values(s.rows() * s.channels, 1)), w(random_values(s.channels * s.conv_kernel, 2)), bias(random_values(s.channels, 3)),
+        before(random_values(s.batch * (s.conv_kernel - 1) * s.channels, 4)) {}
 };
 
 struct Gradients {
@@ -97,7 +97,7 @@ std::vector<Case> cases() {
 
 std::vector<Case> packed_cases() {
   std::vector<Case> list;
-  for (const Lengths& lengths : cuts(19)) list.push_back({2, 19, 3, 4, true, false, positions_of(lengths, 2, 19)});
+  for (const Lengths& lengths : document_splits(19)) list.push_back({2, 19, 3, 4, true, false, positions_of(lengths, 2, 19)});
   Case running{1, 12, 3, 4, true, true, positions_of({1, 4, 7}, 1, 12)};
   running.positions[0] = 2;  // the first document began two tokens earlier
   list.push_back(running);
@@ -124,7 +124,7 @@ void expect_central_differences(const std::vector<Case>& set) {
     if (s.channels > 100) continue;
     Device dev(false, 1 << 24);
     const Arguments a(s);
-    const Values dout = numbers(s.rows() * s.channels, 9);
+    const Values dout = random_values(s.rows() * s.channels, 9);
     const Gradients g = backward<double>(dev, s, a, dout);
     const auto check = [&](Values Arguments::*input, const Values& gradient, const char* what) {
       const auto f = [&](const Values& v) {
@@ -150,22 +150,22 @@ TEST(convolution, packed_documents_equal_separate_runs) {
     if (s.with_before) continue;
     Device dev(false, 1 << 24);
     const Arguments a(s);
-    const Values dout = numbers(s.rows() * s.channels, 9), y = forward<double>(dev, s, a);
+    const Values dout = random_values(s.rows() * s.channels, 9), y = forward<double>(dev, s, a);
     const Gradients g = backward<double>(dev, s, a, dout);
-    Values apart = y;
+    Values separate = y;
     Gradients h{g.x, Values(g.w.size(), 0), Values(g.bias.size(), 0), {}};
     for (const Extent& e : extents_of(s.positions, s.seq_length)) {
       Case one = s;
       one.batch = 1, one.seq_length = e.count, one.positions.clear();
       Arguments b = a;
-      b.x = cut_out(a.x, e, s.seq_length, s.channels);
-      put_back(forward<double>(dev, one, b), e, s.seq_length, s.channels, apart);
-      const Gradients d = backward<double>(dev, one, b, cut_out(dout, e, s.seq_length, s.channels));
+      b.x = extract(a.x, e, s.seq_length, s.channels);
+      put_back(forward<double>(dev, one, b), e, s.seq_length, s.channels, separate);
+      const Gradients d = backward<double>(dev, one, b, extract(dout, e, s.seq_length, s.channels));
       put_back(d.x, e, s.seq_length, s.channels, h.x);
       for (std::size_t i = 0; i < d.w.size(); ++i) h.w[i] += d.w[i];
       for (std::size_t i = 0; i < d.bias.size(); ++i) h.bias[i] += d.bias[i];
     }
-    EXPECT_EQ(y, apart);
+    EXPECT_EQ(y, separate);
     EXPECT_EQ(g.x, h.x);
     expect_near(g.w, h.w, 1e-13, "w");
     expect_near(g.bias, h.bias, 1e-13, "bias");
@@ -176,7 +176,7 @@ TEST(convolution, one_document_per_sequence_changes_no_bit) {
   for (Case s : cases()) {
     Device dev(false, 1 << 24);
     const Arguments a(s);
-    const Values dout = numbers(s.rows() * s.channels, 9), y = forward<float>(dev, s, a);
+    const Values dout = random_values(s.rows() * s.channels, 9), y = forward<float>(dev, s, a);
     const Gradients g = backward<float>(dev, s, a, dout);
     s.positions = positions_of({s.seq_length}, s.batch, s.seq_length);
     for (Index r = 0; s.with_before && r < s.rows(); ++r) s.positions[r] += s.conv_kernel;  // the first document includes the tokens in `before`
@@ -196,19 +196,19 @@ TEST(convolution, one_document_per_sequence_changes_no_bit) {
 void expect_slope(const Case& s) {
   Device dev(false, 1 << 24);
   const Arguments a(s);
-  const Values dout = numbers(s.rows() * s.channels, 9);
+  const Values dout = random_values(s.rows() * s.channels, 9);
   const Gradients g = backward<double>(dev, s, a, dout);
   const double h = 1e-6;
   const auto moved = [&](double step) {
     Arguments m = a;
     for (const auto part : {&Arguments::x, &Arguments::w, &Arguments::bias, &Arguments::before}) {
-      const Values direction = numbers((m.*part).size(), 77);
+      const Values direction = random_values((m.*part).size(), 77);
       for (std::size_t i = 0; i < direction.size(); ++i) (m.*part)[i] += step * direction[i];
     }
     return dot(oracle(s, m), dout);
   };
-  const double analytic = dot(g.x, numbers(g.x.size(), 77)) + dot(g.w, numbers(g.w.size(), 77)) + dot(g.bias, numbers(g.bias.size(), 77)) +
-                          dot(g.before, numbers(g.before.size(), 77));
+  const double analytic = dot(g.x, random_values(g.x.size(), 77)) + dot(g.w, random_values(g.w.size(), 77)) +
+                          dot(g.bias, random_values(g.bias.size(), 77)) + dot(g.before, random_values(g.before.size(), 77));
   EXPECT_NEAR((moved(h) - moved(-h)) / (2 * h), analytic, 1e-6 * std::abs(analytic));
 }
 
@@ -219,7 +219,7 @@ void expect_float_and_bf16_follow_double(const Case& s) {
   Device dev(false, 1 << 24);
   Arguments a(s);
   a.x = rounded<bf16>(a.x), a.before = rounded<bf16>(a.before), a.w = rounded<float>(a.w), a.bias = rounded<float>(a.bias);
-  const Values dout = rounded<bf16>(numbers(s.rows() * s.channels, 9));
+  const Values dout = rounded<bf16>(random_values(s.rows() * s.channels, 9));
   const Values y = oracle(s, a);
   const Gradients g = backward<double>(dev, s, a, dout), f = backward<float>(dev, s, a, dout), h = backward<bf16>(dev, s, a, dout);
   expect_near(forward<float>(dev, s, a), y, 1e-5);
@@ -238,24 +238,24 @@ TEST(convolution, float_and_bf16_follow_double) {
 
 // A sequence may be split anywhere if the tail of the first piece is passed to the second one as `before`.
 TEST(convolution, two_calls_with_tail_equal_one_call) {
-  const Case whole{1, 9, 5, 4, true, true};
-  const Arguments a(whole);
+  const Case full{1, 9, 5, 4, true, true};
+  const Arguments a(full);
   Device dev(false, 1 << 24);
-  const Values y = forward<double>(dev, whole, a);
-  for (Index cut = 1; cut < whole.seq_length; ++cut) {  // includes pieces shorter than K-1
-    Case first = whole, second = whole;
-    first.seq_length = cut, second.seq_length = whole.seq_length - cut;
+  const Values y = forward<double>(dev, full, a);
+  for (Index split_at = 1; split_at < full.seq_length; ++split_at) {  // includes pieces shorter than K-1
+    Case first = full, second = full;
+    first.seq_length = split_at, second.seq_length = full.seq_length - split_at;
     Arguments head = a, rest = a;
-    head.x.assign(a.x.begin(), a.x.begin() + cut * 5);
-    rest.x.assign(a.x.begin() + cut * 5, a.x.end());
-    Block<double> x(cut, 5, head.x, 2), carried(1, a.before.size(), a.before);
+    head.x.assign(a.x.begin(), a.x.begin() + split_at * 5);
+    rest.x.assign(a.x.begin() + split_at * 5, a.x.end());
+    Block<double> x(split_at, 5, head.x, 2), carried(1, a.before.size(), a.before);
     const auto window = carried.tensor(1, 3, 5);
     convolution_tail<double>(dev, 1, x.matrix(), window, window);  // input and output window are the same
     rest.before = carried.values();
     Values pieces = forward<double>(dev, first, head);
     const Values second_piece = forward<double>(dev, second, rest);
     pieces.insert(pieces.end(), second_piece.begin(), second_piece.end());
-    EXPECT_EQ(pieces, y) << "cut at " << cut;
+    EXPECT_EQ(pieces, y) << "cut at " << split_at;
   }
 }
 
@@ -282,7 +282,7 @@ TEST(convolution, dry_run_counts_equal_real_run) {
   const Case s{2, 20, 300, 4, true, true};
   const Arguments a(s);
   Device dev(false, 1 << 24), dry(true, 0);
-  for (Device* d : {&dev, &dry}) forward<bf16>(*d, s, a), backward<bf16>(*d, s, a, numbers(s.rows() * s.channels, 9));
+  for (Device* d : {&dev, &dry}) forward<bf16>(*d, s, a), backward<bf16>(*d, s, a, random_values(s.rows() * s.channels, 9));
   EXPECT_EQ(dev.flops(), dry.flops());
   EXPECT_EQ(dev.scratch.high_water(), dry.scratch.high_water());
   EXPECT_GT(dev.flops(), 0);

@@ -35,10 +35,10 @@ Result plain(const std::vector<double>& logits, Tensor1<const Token> labels, con
     const double *const l = logits.data() + r * vocab_size, top = *std::max_element(l, l + vocab_size);
     double sum = 0;
     for (Index v = 0; v < vocab_size; ++v) sum += std::exp(l[v] - top);
-    const double lse = std::log(sum) + top, share = terms.smoothing / vocab_size, own = 1 - terms.smoothing;
+    const double lse = std::log(sum) + top, smoothed_term = terms.smoothing / vocab_size, label_term = 1 - terms.smoothing;
     p.loss[r] = lse + terms.z * lse * lse;
     for (Index v = 0; v < vocab_size; ++v) {
-      const double wanted = share + own * (v == labels(r));
+      const double wanted = smoothed_term + label_term * (v == labels(r));
       if (wanted > 0) p.loss[r] -= wanted * l[v];
       p.dlogits[r * vocab_size + v] = scale * ((1 + 2 * terms.z * lse) * std::exp(l[v] - top) / sum - wanted);
     }
@@ -74,7 +74,7 @@ Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Tok
   }
   const auto loss = bench.zeros<double>(height);
   cross_entropy<A>(bench.dev, sums, top, labels, terms, loss);
-  Result result{numbers(loss), std::vector<double>(height * vocab_size)};
+  Result result{values_of(loss), std::vector<double>(height * vocab_size)};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     auto dlogits = bench.normal<T>(height, parts[i] + padding);
     if constexpr (std::is_same_v<T, A>)
@@ -94,7 +94,7 @@ void agrees_with_plain_loops() {
   Workbench bench;
   const auto logits = bench.normal<Acc<T>>(height, vocab_size);
   const auto labels = some_labels(bench);
-  const Result want = plain(numbers(logits), labels), got = sharded<T>(bench, logits, labels, {vocab_size}, 0);
+  const Result want = plain(values_of(logits), labels), got = sharded<T>(bench, logits, labels, {vocab_size}, 0);
   EXPECT_LE(difference(got.loss, want.loss), tolerance<Acc<T>>);
   EXPECT_LE(difference(got.dlogits, want.dlogits), tolerance<T>);
   EXPECT_EQ(got.loss[3], 0);
@@ -102,7 +102,7 @@ void agrees_with_plain_loops() {
        {LossTerms{0.1, 0, vocab_size}, LossTerms{0, 1e-2, vocab_size}, LossTerms{0.3, 0.05, vocab_size}, LossTerms{1, 0, vocab_size}})
     for (const bool in_place : {false, true}) {
       const std::vector<Index> parts{601, 1, 599};  // some shards end within a 16-byte vector, and some only with their padding
-      const Result more = plain(numbers(logits), labels, terms), split = sharded<T>(bench, logits, labels, parts, 7, in_place, terms);
+      const Result more = plain(values_of(logits), labels, terms), split = sharded<T>(bench, logits, labels, parts, 7, in_place, terms);
       EXPECT_LE(difference(split.loss, more.loss), tolerance<Acc<T>>) << terms.smoothing << " " << terms.z;
       EXPECT_LE(difference(split.dlogits, more.dlogits), tolerance<T>) << terms.smoothing << " " << terms.z;
       EXPECT_EQ(split.loss[3], 0);
@@ -121,12 +121,12 @@ TEST(cross_entropy, sharded_vocabulary_gives_unsharded_loss_and_gradient) {
   Workbench bench;
   const auto logits = bench.normal<double>(height, vocab_size);
   const auto labels = some_labels(bench);
-  const Result whole = sharded<double>(bench, logits, labels, {vocab_size}, 0);
+  const Result full = sharded<double>(bench, logits, labels, {vocab_size}, 0);
   for (const Index padding : {0, 7})
     for (const std::vector<Index>& parts : {std::vector<Index>{600, 601}, {128, 0, 1, 1072}}) {  // one rank has no valid column
       const Result split = sharded<double>(bench, logits, labels, parts, padding);
-      EXPECT_LE(difference(split.loss, whole.loss), 1e-13);
-      EXPECT_LE(difference(split.dlogits, whole.dlogits), 1e-13);
+      EXPECT_LE(difference(split.loss, full.loss), 1e-13);
+      EXPECT_LE(difference(split.dlogits, full.dlogits), 1e-13);
     }
 }
 
@@ -134,8 +134,8 @@ TEST(cross_entropy, gradient_may_overwrite_the_logits) {
   Workbench bench;
   const auto logits = bench.normal<float>(height, vocab_size);
   const auto labels = some_labels(bench);
-  const Result apart = sharded<float>(bench, logits, labels, {600, 601}, 3), in_place = sharded<float>(bench, logits, labels, {600, 601}, 3, true);
-  EXPECT_LE(difference(in_place.dlogits, apart.dlogits), 1e-6);
+  const Result separate = sharded<float>(bench, logits, labels, {600, 601}, 3), in_place = sharded<float>(bench, logits, labels, {600, 601}, 3, true);
+  EXPECT_LE(difference(in_place.dlogits, separate.dlogits), 1e-6);
 }
 
 // Each element of the gradient equals the one without the cap, times the derivative of the cap at that logit.
@@ -148,7 +148,7 @@ TEST(cross_entropy, gradient_includes_slope_of_soft_cap) {
     const auto labels = some_labels(bench);
     const std::vector<Index> parts{601, 1, 599};
     const LossTerms terms{0.3, 0.05, vocab_size};
-    Result want = plain(numbers(logits), labels, terms);
+    Result want = plain(values_of(logits), labels, terms);
     for (Index i = 0; i < height * vocab_size; ++i) want.dlogits[i] *= 1 - std::pow(double(logits.data()[i]) / cap, 2);
     EXPECT_LE(difference(sharded<T>(bench, logits, labels, parts, 7, in_place, terms, cap).dlogits, want.dlogits), tolerance<T>);
   };
@@ -179,7 +179,7 @@ TEST(cross_entropy, gradient_equals_finite_differences) {
     };
     total();
     cross_entropy_backward<double>(bench.dev, capped, few, top, sums, labels, 0, scale_on(bench), terms, dlogits, cap);
-    EXPECT_LE(difference(numbers(dlogits), slope(flat(logits), total)), 1e-9);
+    EXPECT_LE(difference(values_of(dlogits), slope(flat(logits), total)), 1e-9);
   }
 }
 
@@ -200,7 +200,7 @@ TEST(cross_entropy, extreme_logits_stay_finite) {
   for (Index i = 0; i < height * vocab_size; ++i) logits.data()[i] *= 1e4f;
   logits(0, 5) = -std::numeric_limits<float>::infinity();  // logit of a forbidden token
   const auto labels = some_labels(bench);
-  const Result want = plain(numbers(logits), labels), got = sharded<float>(bench, logits, labels, {600, 601}, 3);
+  const Result want = plain(values_of(logits), labels), got = sharded<float>(bench, logits, labels, {600, 601}, 3);
   EXPECT_LE(difference(got.loss, want.loss), 1e-6);
   EXPECT_LE(difference(got.dlogits, want.dlogits), 1e-6);
   EXPECT_GT(*std::max_element(got.loss.begin(), got.loss.end()), 1e4);

@@ -56,8 +56,8 @@ TEST(distance_bias, backward_is_transpose_of_forward) {
     const DistanceBuckets buckets(c.count, c.max_distance, c.both_ways);
     const Index heads = 3, reach = c.max_distance + 7, columns = 2 * reach - 1;
     Device dev(false, 1 << 20);
-    Block<double> table(c.count, heads, numbers(c.count * heads, 1)), bias(heads, columns), y(heads, columns, numbers(heads * columns, 2)),
-        dtable(c.count, heads, Values(c.count * heads, 1));
+    Block<double> table(c.count, heads, random_values(c.count * heads, 1)), bias(heads, columns),
+        y(heads, columns, random_values(heads * columns, 2)), dtable(c.count, heads, Values(c.count * heads, 1));
     distance_bias<double>(dev, buckets, table.tensor(), reach - 1, bias.tensor());
     distance_bias_backward<double>(dev, buckets, y.tensor(), reach - 1, dtable.tensor());
     const Values b = bias.values(), t = table.values();

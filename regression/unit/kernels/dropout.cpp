@@ -30,22 +30,22 @@ void expect_dropped(std::mt19937& random) {
   SequenceLayout s;
   s.order = among(0, 1) ? SequenceOrder::zigzag : SequenceOrder::contiguous;
   s.ranks = among(1, 4), s.rank = among(0, s.ranks - 1);
-  s.batch = among(1, 3), s.seq_length = 2 * among(1, 9), s.whole = s.ranks > 1 ? s.ranks * s.seq_length : 0;
+  s.batch = among(1, 3), s.seq_length = 2 * among(1, 9), s.full_tokens = s.ranks > 1 ? s.ranks * s.seq_length : 0;
   const Index first = among(0, s.rows() - 1), rows = s.rows() - first, columns = among(1, 300);
   const auto now = bench.arena.tensor<DrawnAt>(1);
   now(0) = {among(1, 1000), Index(random()) << 5};
   const Dropout d = dropout_at(random(), "a place", std::uniform_real_distribution<>(0, 0.9)(random), now.data());
   const auto x = bench.normal<T>(rows, columns), y = bench.normal<T>(rows, columns);
-  auto expected = numbers(x);
+  auto expected = values_of(x);
   for (Index r = 0; r < rows; ++r)
     for (Index c = 0; c < columns; ++c) {
       double& e = expected[r * columns + c];
       e = double(T(Acc<T>(e) * Acc<T>(kept(d, now(0), (first + r) / s.seq_length, s.place((first + r) % s.seq_length), c))));
     }
   drop<T>(bench.dev, d, s.places(), first, x, y);
-  EXPECT_EQ(numbers(y), expected);
+  EXPECT_EQ(values_of(y), expected);
   drop<T>(bench.dev, d, s.places(), first, x, x);
-  EXPECT_EQ(numbers(x), expected);
+  EXPECT_EQ(values_of(x), expected);
 }
 
 TEST(dropout, keeps_same_elements_as_reference_loops) {
@@ -85,8 +85,8 @@ TEST(dropout, mask_depends_on_seed_step_and_position) {
               words(1, 1, "a", 0, 0, 0, 1)});
   EXPECT_EQ(all.size(), 12u);
   const Dropout d = dropout_at(1, "a", 0.5, nullptr);
-  const PhiloxWords fourth = d.words(d.at({1, 40}), 3, 0, 2, 1), alone = d.words(d.at({1, 43}), 0, 0, 2, 1);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(fourth.at[i], alone.at[i]);
+  const PhiloxWords fourth = d.words(d.at({1, 40}), 3, 0, 2, 1), single = d.words(d.at({1, 43}), 0, 0, 2, 1);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fourth.at[i], single.at[i]);
 }
 
 ModelConfig dropped_out(const ModelConfig& from, const std::string& pattern) {
@@ -116,7 +116,8 @@ bool same_bits(const StepOutcome& a, const StepOutcome& b) { return a.result.los
 // Checks the gradients of a training step against central differences of its loss under the same dropout mask.
 void expect_slopes(const ModelConfig& m, const MicroBatch& batch) {
   SCOPED_TRACE(m.pattern);
-  Rig<double> rig(trained(m, batch.batch, batch.seq_length), alone(m.layers())), moved(trained(m, batch.batch, batch.seq_length), alone(m.layers()));
+  Rig<double> rig(trained(m, batch.batch, batch.seq_length), single_rank_grid(m.layers())),
+      moved(trained(m, batch.batch, batch.seq_length), single_rank_grid(m.layers()));
   const auto source = [&](int) { return batch; };
   rig.engine.gradients(source, 1, 8);
   expect_differences(rig.engine, [&] {  // the loss of a second engine, so that the gradients of this one are kept
@@ -156,7 +157,7 @@ TEST(dropout, applies_to_training_not_to_evaluation) {
   const auto run = [&](const DropoutConfig& dropout) {
     ModelConfig m = dropped_out(c.model, "P*");
     m.dropout = dropout;
-    Rig<float> rig(trained(m, c.batch, c.seq_length), alone(m.layers()));
+    Rig<float> rig(trained(m, c.batch, c.seq_length), single_rank_grid(m.layers()));
     const double measured = rig.engine.evaluate(source, 1).first;
     return std::pair{measured, rig.engine.gradients(source, 1, 1).loss};
   };
@@ -174,10 +175,10 @@ TEST(dropout, same_step_draws_same_mask_in_any_run) {
   const auto source = [&](Index first) { return [&m, first](int i) { return micro_batch(first + i, 1, 9, m.vocab_size); }; };
   EngineConfig config = trained(m, 1, 9, 2);
   const auto fresh = [&](std::int64_t step, Index first, int micros = 2) {
-    Rig<float> rig(config, alone(m.layers()));
+    Rig<float> rig(config, single_rank_grid(m.layers()));
     return taken(rig, source(first), micros, step);
   };
-  Rig<float> rig(config, alone(m.layers()));
+  Rig<float> rig(config, single_rank_grid(m.layers()));
   for (const std::int64_t before : {1, 2}) rig.engine.gradients(source(before), 2, before);
   const StepOutcome third = taken(rig, source(6), 2, 3);
   EXPECT_TRUE(same_bits(third, fresh(3, 6)));
@@ -195,9 +196,9 @@ TEST(dropout, same_step_draws_same_mask_in_any_run) {
 // The mask of a sample depends on its number, not on its place in a batch or among micro-batches.
 TEST(dropout, mask_of_sample_is_independent_of_batch) {
   const ModelConfig m = dropped_out(named("T2").model, "P*L-");
-  Rig<double> together(trained(m, 4, 9), alone(m.layers())), apart(trained(m, 1, 9, 4), alone(m.layers()));
+  Rig<double> joint(trained(m, 4, 9), single_rank_grid(m.layers())), separate(trained(m, 1, 9, 4), single_rank_grid(m.layers()));
   const auto source = [&](Index batch) { return [&m, batch](int i) { return micro_batch(20 + i * batch, batch, 9, m.vocab_size); }; };
-  EXPECT_TRUE(within_limits(errors_of(taken(together, source(4), 1, 2), taken(apart, source(1), 4, 2)), DType::f64));
+  EXPECT_TRUE(within_limits(errors_of(taken(joint, source(4), 1, 2), taken(separate, source(1), 4, 2)), DType::f64));
 }
 
 // Recomputed activations use the same dropout mask.
@@ -210,7 +211,7 @@ TEST(dropout, recomputation_uses_the_same_mask) {
       const auto run = [&](const char* policy) {
         EngineConfig config = trained(m, 1, 9, 2);
         config.recompute.all = recompute_of(policy);
-        Rig<float> rig(config, alone(m.layers()));
+        Rig<float> rig(config, single_rank_grid(m.layers()));
         return taken(rig, source, 2, 1);
       };
       const StepOutcome kept = run("none");

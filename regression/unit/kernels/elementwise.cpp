@@ -11,25 +11,25 @@ constexpr Index height = 150, width = 37;  // more than two blocks of rows; widt
 constexpr Index full = 48;                 // columns that fill whole vectors if the first one is a multiple of 16
 
 template <class T>
-void fill_writes_everywhere(Index beside) {
+void fill_writes_everywhere(Index padding) {
   Workbench bench;
-  const auto x = bench.normal<T>(40000 + 2 * beside);
-  fill<T>(bench.dev, rows(x, beside, 40000), -1.5);
-  const auto v = numbers(x);
-  EXPECT_TRUE(std::all_of(v.begin() + beside, v.end() - beside, [](double e) { return e == -1.5; }));
-  EXPECT_NE(v[beside - 1], -1.5);
-  EXPECT_NE(v[beside + 40000], -1.5);
+  const auto x = bench.normal<T>(40000 + 2 * padding);
+  fill<T>(bench.dev, rows(x, padding, 40000), -1.5);
+  const auto v = values_of(x);
+  EXPECT_TRUE(std::all_of(v.begin() + padding, v.end() - padding, [](double e) { return e == -1.5; }));
+  EXPECT_NE(v[padding - 1], -1.5);
+  EXPECT_NE(v[padding + 40000], -1.5);
 }
 
 template <class T>
 void add_adds(Index n) {
   Workbench bench;
   const auto x = bench.normal<T>(n), y = bench.normal<T>(n);
-  auto want = numbers(x);
-  const auto before = numbers(y);
+  auto want = values_of(x);
+  const auto before = values_of(y);
   for (std::size_t i = 0; i < want.size(); ++i) want[i] = double(T(Acc<T>(before[i]) + Acc<T>(want[i])));
   add<T>(bench.dev, x, y);
-  EXPECT_EQ(numbers(y), want);
+  EXPECT_EQ(values_of(y), want);
 }
 
 template <class S, class T>
@@ -40,10 +40,10 @@ void converts(bool strided) {
   const Matrix<const S> from = strided ? columns(x, width, width) : Matrix<const S>(Tensor2<S>(x.data(), height, width));
   const Matrix<T> to = strided ? columns(y, width, width) : Matrix<T>(Tensor2<T>(y.data(), height, width));
   convert<S, T>(bench.dev, from, to);
-  EXPECT_EQ(numbers(to), numbers(from));  // exact, because all values are representable in bf16
+  EXPECT_EQ(values_of(to), values_of(from));  // exact, because all values are representable in bf16
   double outside = 0;
-  for (const double v : numbers(y)) outside += std::abs(v);
-  for (const double v : numbers(to)) outside -= std::abs(v);
+  for (const double v : values_of(y)) outside += std::abs(v);
+  for (const double v : values_of(to)) outside -= std::abs(v);
   EXPECT_NEAR(outside, 0, 1e-9);
 }
 
@@ -54,14 +54,14 @@ void bias_and_scale(bool with_bias, bool with_scale, Index width, Index first) {
   const auto wide = bench.normal<T>(height, width + 2 * first);
   const auto y = columns(wide, first, width);
   const auto bias = with_bias ? bench.normal<A>(width) : Tensor1<A>(), scale = with_scale ? bench.normal<A>(width) : Tensor1<A>();
-  auto want = numbers(wide);
+  auto want = values_of(wide);
   for (Index r = 0; r < height; ++r)
     for (Index c = 0; c < width; ++c) {
       double& v = want[r * (width + 2 * first) + c + first];
       v = (with_scale ? scale(c) : 1) * (v + (with_bias ? bias(c) : 0));
     }
   bias_scale<T>(bench.dev, bias, scale, y);
-  EXPECT_LE(difference(numbers(wide), want), tolerance<T>);
+  EXPECT_LE(difference(values_of(wide), want), tolerance<T>);
 }
 
 template <class T>
@@ -70,11 +70,11 @@ void bias_gradient(Index width, Index first) {
   const auto wide = bench.normal<T>(height, width + 2 * first);
   const auto dy = columns(wide, first, width);
   const auto dbias = bench.normal<Acc<T>>(width), again = bench.copy(dbias);
-  auto want = numbers(dbias);
+  auto want = values_of(dbias);
   for (Index r = 0; r < height; ++r)
     for (Index c = 0; c < width; ++c) want[c] += 0.25 * double(dy(r, c));
   bias_backward<T>(bench.dev, dy, 0.25, dbias);
-  EXPECT_LE(difference(numbers(dbias), want), tolerance<Acc<T>>);
+  EXPECT_LE(difference(values_of(dbias), want), tolerance<Acc<T>>);
   bias_backward<T>(bench.dev, dy, 0.25, again);
   EXPECT_TRUE(same_bits(dbias, again));
 }
@@ -82,10 +82,10 @@ void bias_gradient(Index width, Index first) {
 }  // namespace
 
 TEST(elementwise, fill_writes_only_its_range) {
-  for (const Index beside : {1, 16}) {
-    fill_writes_everywhere<double>(beside);
-    fill_writes_everywhere<float>(beside);
-    fill_writes_everywhere<bf16>(beside);
+  for (const Index padding : {1, 16}) {
+    fill_writes_everywhere<double>(padding);
+    fill_writes_everywhere<float>(padding);
+    fill_writes_everywhere<bf16>(padding);
   }
 }
 
@@ -142,7 +142,7 @@ TEST(elementwise, empty_tensors_and_dry_runs_change_nothing) {
   const auto dbias = bench.zeros<float>(8);
   bias_backward<float>(bench.dev, Matrix<float>(empty), 1, dbias);
   fill<float>(bench.dev, flat(empty), 1);
-  EXPECT_EQ(numbers(dbias), std::vector<double>(8));
+  EXPECT_EQ(values_of(dbias), std::vector<double>(8));
 
   Device dry(true, 0);
   Arena memory = Arena::dry_run(Memory::activations);

@@ -33,7 +33,7 @@ void picks_rows(Index width, Index first, Index held) {
   for (Index r = 0; r < height; ++r)
     for (Index d = 0; d < width; ++d)
       if (tokens(r) >= first && tokens(r) < first + held) want[r * width + d] = scale * double(table(tokens(r) - first, d));
-  EXPECT_LE(difference(numbers(x), want), tolerance<T>);
+  EXPECT_LE(difference(values_of(x), want), tolerance<T>);
 }
 
 template <class T>
@@ -43,13 +43,13 @@ void sums_rows(Index width, Index first, Index held, Token pad_token_id) {
   const auto tokens = some_tokens(bench);
   const auto dx = bench.normal<T>(height, width);
   const auto dtable = bench.normal<A>(held, width), again = bench.copy(dtable);
-  auto want = numbers(dtable);
+  auto want = values_of(dtable);
   for (Index r = 0; r < height; ++r)
     for (Index d = 0; d < width; ++d)
       if (tokens(r) >= first && tokens(r) < first + held && tokens(r) != pad_token_id)
         want[(tokens(r) - first) * width + d] += scale * double(dx(r, d));
   embedding_backward<T>(bench.dev, tokens, dx, first, scale, pad_token_id, dtable);
-  EXPECT_LE(difference(numbers(dtable), want), tolerance<A>);
+  EXPECT_LE(difference(values_of(dtable), want), tolerance<A>);
   embedding_backward<T>(bench.dev, tokens, dx, first, scale, pad_token_id, again);
   EXPECT_TRUE(same_bits(dtable, again));
 }
@@ -66,9 +66,9 @@ struct Text {
     first = pick(0, vocab_size - 1), held = pick(1, vocab_size - first);
     if (pick(0, 1)) first = 0, held = vocab_size;
     const Index skew = pick(1, 8);
-    std::uniform_real_distribution<double> share(0, 1);
+    std::uniform_real_distribution<double> fraction(0, 1);
     for (Index r = pick(1, 900); r > 0; --r)
-      tokens.push_back(Token(vocab_size - 1 - Index(double(vocab_size) * std::pow(share(random), double(skew)))));
+      tokens.push_back(Token(vocab_size - 1 - Index(double(vocab_size) * std::pow(fraction(random), double(skew)))));
   }
   std::string name() const { return fmt::format("{} tokens of {}, rows {} to {}, width {}", tokens.size(), vocab_size, first, first + held, width); }
 };
@@ -86,12 +86,12 @@ void sums_drawn_rows(const Text& text) {
   const Index rows = Index(text.tokens.size());
   const auto dx = bench.normal<T>(rows, text.width);
   const auto dtable = bench.normal<A>(text.held, text.width);
-  auto want = numbers(dtable);
+  auto want = values_of(dtable);
   for (Index r = 0; r < rows; ++r)
     if (const Index row = text.tokens[std::size_t(r)] - text.first; row >= 0 && row < text.held)
       for (Index d = 0; d < text.width; ++d) want[std::size_t(row * text.width + d)] += scale * double(dx(r, d));
   embedding_backward<T>(bench.dev, tensor_of(bench, text.tokens), dx, text.first, scale, -1, dtable);
-  EXPECT_LE(difference(numbers(dtable), want), tolerance<A>);
+  EXPECT_LE(difference(values_of(dtable), want), tolerance<A>);
 }
 
 // The gradient row of a token has the same bits whether all rows are added or only the rows of this token.
@@ -102,15 +102,15 @@ void does_not_see_other_tokens(const Text& text, std::mt19937& random) {
   const Index rows = Index(text.tokens.size());
   const Token token = text.tokens[std::size_t(std::uniform_int_distribution<Index>(0, rows - 1)(random))];
   if (token < text.first || token >= text.first + text.held) return;
-  const Index own = std::count(text.tokens.begin(), text.tokens.end(), token);
-  const auto dx = bench.normal<T>(rows, text.width), own_dx = bench.zeros<T>(own, text.width);
+  const Index local = std::count(text.tokens.begin(), text.tokens.end(), token);
+  const auto dx = bench.normal<T>(rows, text.width), local_dx = bench.zeros<T>(local, text.width);
   Index next = 0;
   for (Index r = 0; r < rows; ++r)
-    if (text.tokens[std::size_t(r)] == token) std::copy_n(dx.data() + r * text.width, text.width, own_dx.data() + next++ * text.width);
-  const auto dtable = bench.normal<A>(text.held, text.width), alone = bench.copy(dtable);
+    if (text.tokens[std::size_t(r)] == token) std::copy_n(dx.data() + r * text.width, text.width, local_dx.data() + next++ * text.width);
+  const auto dtable = bench.normal<A>(text.held, text.width), single = bench.copy(dtable);
   embedding_backward<T>(bench.dev, tensor_of(bench, text.tokens), dx, text.first, scale, -1, dtable);
-  embedding_backward<T>(bench.dev, tensor_of(bench, std::vector<Token>(std::size_t(own), token)), own_dx, text.first, scale, -1, alone);
-  EXPECT_TRUE(same_bits(gyr::rows(dtable, token - text.first, 1), gyr::rows(alone, token - text.first, 1))) << own << " rows of token " << token;
+  embedding_backward<T>(bench.dev, tensor_of(bench, std::vector<Token>(std::size_t(local), token)), local_dx, text.first, scale, -1, single);
+  EXPECT_TRUE(same_bits(gyr::rows(dtable, token - text.first, 1), gyr::rows(single, token - text.first, 1))) << local << " rows of token " << token;
 }
 
 }  // namespace
@@ -129,14 +129,14 @@ TEST(embedding, shards_of_table_sum_to_full_result) {
   const Index width = widths[0];
   const auto tokens = some_tokens(bench);
   const auto table = bench.normal<double>(vocab_size, width);
-  const auto whole = bench.zeros<double>(height, width), part = bench.zeros<double>(height, width);
-  embedding<double>(bench.dev, tokens, table, 0, scale, whole);
+  const auto full = bench.zeros<double>(height, width), part = bench.zeros<double>(height, width);
+  embedding<double>(bench.dev, tokens, table, 0, scale, full);
   std::vector<double> total(height * width);
   for (const auto& [first, held] : {std::pair<Index, Index>{0, 5}, {5, 4}, {9, 3}}) {
     embedding<double>(bench.dev, tokens, rows(table, first, held), first, scale, part);
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += part.data()[i];
   }
-  EXPECT_EQ(total, numbers(whole));
+  EXPECT_EQ(total, values_of(full));
 }
 
 TEST(embedding, gradient_sums_equal_tokens_and_skips_padding) {
@@ -157,10 +157,10 @@ TEST(embedding, gradient_equals_finite_differences) {
   const auto dx = bench.normal<double>(height, narrow), dtable = bench.zeros<double>(vocab_size, narrow);
   const auto loss = [&] {
     embedding<double>(bench.dev, tokens, table, 0, scale, x);
-    return dot(numbers(x), numbers(dx));
+    return dot(values_of(x), values_of(dx));
   };
   embedding_backward<double>(bench.dev, tokens, dx, 0, scale, -1, dtable);
-  EXPECT_LE(difference(numbers(dtable), slope(flat(table), loss)), 1e-9);
+  EXPECT_LE(difference(values_of(dtable), slope(flat(table), loss)), 1e-9);
 }
 
 TEST(embedding, tokens_outside_table_give_zero_rows) {
@@ -169,9 +169,9 @@ TEST(embedding, tokens_outside_table_give_zero_rows) {
   tokens(0) = -100, tokens(1) = vocab_size, tokens(2) = std::numeric_limits<Token>::max();
   const auto table = bench.normal<float>(vocab_size, 8), x = bench.normal<float>(3, 8), dtable = bench.zeros<float>(vocab_size, 8);
   embedding<float>(bench.dev, tokens, table, 0, 1, x);
-  EXPECT_EQ(numbers(x), std::vector<double>(24));
+  EXPECT_EQ(values_of(x), std::vector<double>(24));
   embedding_backward<float>(bench.dev, tokens, bench.normal<float>(3, 8), 0, 1, -1, dtable);
-  EXPECT_EQ(numbers(dtable), std::vector<double>(vocab_size * 8));
+  EXPECT_EQ(values_of(dtable), std::vector<double>(vocab_size * 8));
 }
 
 TEST(embedding, gradient_of_random_tokens_matches_reference_loops) {

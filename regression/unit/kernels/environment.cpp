@@ -66,9 +66,9 @@ TEST(environment, impossible_thread_counts_are_refused) {
 TEST(environment, lone_rank_of_a_foreign_launcher_is_refused) {
   std::mt19937 random(seed_of_run());
 #ifdef OPEN_MPI
-  const std::string own = "OMPI_COMM_WORLD_SIZE";
+  const std::string linked_launcher = "OMPI_COMM_WORLD_SIZE";
 #else
-  const std::string own = "PMI_SIZE";
+  const std::string linked_launcher = "PMI_SIZE";
 #endif
   const std::string sizes[] = {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"};
   const std::string ranks[] = {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID", "PMIX_RANK"};
@@ -88,7 +88,7 @@ TEST(environment, lone_rank_of_a_foreign_launcher_is_refused) {
     for (const std::string& name : ranks) draw_one(name, false);
     const Variables set(drawn);
     const Error error = error_of([] { require_own_launcher(1); });
-    EXPECT_EQ(error.code, several && drawn[own] != "1" ? Exit::device : Exit::ok) << error.what();
+    EXPECT_EQ(error.code, several && drawn[linked_launcher] != "1" ? Exit::device : Exit::ok) << error.what();
     EXPECT_NO_THROW(require_own_launcher(2));
     refused += error.code != Exit::ok;
   }

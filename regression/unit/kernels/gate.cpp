@@ -19,11 +19,11 @@ double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 template <class T>
 struct Inputs {
   Inputs(Workbench& bench, Index rows, Index channels)
-      : beside(channels % 16 == 0 ? 16 : 2), wide_y(bench.normal<T>(rows, channels + 2 * beside)), wide_z(bench.normal<T>(rows, 2 * channels)),
-        wide_dz(bench.zeros<T>(rows, channels + 4 * beside)), y(columns(wide_y, beside, channels)), z(columns(wide_z, channels, channels)),
-        dz(columns(wide_dz, 2 * beside, channels)), dout(bench.normal<T>(rows, channels)), out(bench.normal<T>(rows, channels)),
+      : padding(channels % 16 == 0 ? 16 : 2), wide_y(bench.normal<T>(rows, channels + 2 * padding)), wide_z(bench.normal<T>(rows, 2 * channels)),
+        wide_dz(bench.zeros<T>(rows, channels + 4 * padding)), y(columns(wide_y, padding, channels)), z(columns(wide_z, channels, channels)),
+        dz(columns(wide_dz, 2 * padding, channels)), dout(bench.normal<T>(rows, channels)), out(bench.normal<T>(rows, channels)),
         dy(bench.normal<T>(rows, channels)), w(bench.normal<Acc<T>>(channels)), dw(bench.zeros<Acc<T>>(channels)) {}
-  Index beside;  // number of columns next to y on each side
+  Index padding;  // number of columns next to y on each side
   Tensor2<T> wide_y, wide_z, wide_dz;
   Matrix<T> y, z, dz;
   Tensor2<T> dout, out, dy;
@@ -37,10 +37,10 @@ void forward(Workbench& bench, GateOrder order, const Inputs<T>& in, Tensor2<Acc
   gated_norm<T>(bench.dev, order, in.y, in.z, in.w, squares, in.y.columns / squares.extent(1), eps, in.out);
 }
 template <class T>
-void backward(Workbench& bench, GateOrder order, const Inputs<T>& in, Tensor2<Acc<T>> squares, Tensor2<Acc<T>> products) {
+void backward(Workbench& bench, GateOrder order, const Inputs<T>& in, Tensor2<Acc<T>> squares, Tensor2<Acc<T>> dots) {
   const Index width = in.y.columns / squares.extent(1);
-  gated_norm_products<T>(bench.dev, order, in.dout, in.y, in.z, in.w, squares, width, eps, products, in.dw);
-  gated_norm_backward<T>(bench.dev, order, in.dout, in.y, in.z, in.w, squares, products, width, eps, in.dy, in.dz);
+  gated_norm_dots<T>(bench.dev, order, in.dout, in.y, in.z, in.w, squares, width, eps, dots, in.dw);
+  gated_norm_backward<T>(bench.dev, order, in.dout, in.y, in.z, in.w, squares, dots, width, eps, in.dy, in.dz);
 }
 
 struct Plain {
@@ -85,24 +85,24 @@ void gated_norm_agrees_with_plain_loops(GateOrder order, Index groups, Index cha
   using A = Acc<T>;
   Workbench bench;
   const Inputs<T> in(bench, height, channels);
-  const auto squares = bench.zeros<A>(height, groups), products = bench.zeros<A>(height, groups);
+  const auto squares = bench.zeros<A>(height, groups), dots = bench.zeros<A>(height, groups);
   Plain want = plain(order, in, groups);
   forward(bench, order, in, squares);
-  backward(bench, order, in, squares, products);
-  EXPECT_LE(difference(numbers(in.out), want.out), tolerance<T>);
-  EXPECT_LE(difference(numbers(in.dy), want.dy), tolerance<T>);
-  EXPECT_LE(difference(numbers(in.dz), want.dz), tolerance<T>);
-  EXPECT_LE(difference(numbers(in.dw), want.dw), tolerance<A>);
+  backward(bench, order, in, squares, dots);
+  EXPECT_LE(difference(values_of(in.out), want.out), tolerance<T>);
+  EXPECT_LE(difference(values_of(in.dy), want.dy), tolerance<T>);
+  EXPECT_LE(difference(values_of(in.dz), want.dz), tolerance<T>);
+  EXPECT_LE(difference(values_of(in.dw), want.dw), tolerance<A>);
   for (Index r = 0; r < height; ++r)
-    for (const Index c : {Index(0), 2 * in.beside - 1, 2 * in.beside + channels})
+    for (const Index c : {Index(0), 2 * in.padding - 1, 2 * in.padding + channels})
       ASSERT_EQ(float(in.wide_dz(r, c)), 0);  // columns next to dz stay zero
 
   const auto first = bench.copy(in.dw);
-  backward(bench, order, in, squares, products);  // dw accumulates the same gradient again
+  backward(bench, order, in, squares, dots);  // dw accumulates the same gradient again
   for (double& v : want.dw) v *= 2;
-  EXPECT_LE(difference(numbers(in.dw), want.dw), tolerance<A>);
+  EXPECT_LE(difference(values_of(in.dw), want.dw), tolerance<A>);
   std::fill_n(in.dw.data(), channels, A(0));
-  backward(bench, order, in, squares, products);
+  backward(bench, order, in, squares, dots);
   EXPECT_TRUE(same_bits(in.dw, first));
 }
 
@@ -120,9 +120,9 @@ void gate_agrees_with_plain_loops(Index channels) {
     }
   gate<T>(bench.dev, in.y, in.z, in.out);
   gate_backward<T>(bench.dev, in.dout, in.y, in.z, in.dy, in.dz);
-  EXPECT_LE(difference(numbers(in.out), out), tolerance<T>);
-  EXPECT_LE(difference(numbers(in.dy), dy), tolerance<T>);
-  EXPECT_LE(difference(numbers(in.dz), dz), tolerance<T>);
+  EXPECT_LE(difference(values_of(in.out), out), tolerance<T>);
+  EXPECT_LE(difference(values_of(in.dy), dy), tolerance<T>);
+  EXPECT_LE(difference(values_of(in.dz), dz), tolerance<T>);
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ TEST(gate, gradients_equal_finite_differences) {
   const Inputs<double> in(bench, 4, 6);
   const auto loss = [&] {
     gate<double>(bench.dev, in.y, in.z, in.out);
-    return dot(numbers(in.out), numbers(in.dout));
+    return dot(values_of(in.out), values_of(in.dout));
   };
   gate_backward<double>(bench.dev, in.dout, in.y, in.z, in.dy, in.dz);
   const auto dwide_y = slope(flat(in.wide_y), loss), dwide_z = slope(flat(in.wide_z), loss);
@@ -173,20 +173,20 @@ TEST(gate, gated_norm_gradients_equal_finite_differences) {
       SCOPED_TRACE(fmt::format("order {} groups {}", int(order), groups));
       Workbench bench;
       const Inputs<double> in(bench, 4, 6);
-      const auto squares = bench.zeros<double>(4, groups), products = bench.zeros<double>(4, groups);
+      const auto squares = bench.zeros<double>(4, groups), dots = bench.zeros<double>(4, groups);
       const auto loss = [&] {
         forward(bench, order, in, squares);
-        return dot(numbers(in.out), numbers(in.dout));
+        return dot(values_of(in.out), values_of(in.dout));
       };
       loss();
-      backward(bench, order, in, squares, products);
+      backward(bench, order, in, squares, dots);
       const auto dwide_y = slope(flat(in.wide_y), loss), dwide_z = slope(flat(in.wide_z), loss);
       for (Index r = 0; r < 4; ++r)
         for (Index e = 0; e < 6; ++e) {
           EXPECT_NEAR(in.dy(r, e), dwide_y[r * 10 + 2 + e], 1e-8);
           EXPECT_NEAR(in.dz(r, e), dwide_z[r * 12 + 6 + e], 1e-8);
         }
-      EXPECT_LE(difference(numbers(in.dw), slope(in.w, loss)), 1e-8);
+      EXPECT_LE(difference(values_of(in.dw), slope(in.w, loss)), 1e-8);
     }
 }
 
@@ -195,41 +195,41 @@ TEST(gate, norm_group_may_span_ranks) {
   const Index channels = widths[0];
   for (const GateOrder order : orders) {
     Workbench bench;
-    const Inputs<double> whole(bench, height, channels);
-    const auto squares = bench.zeros<double>(height, 1), products = bench.zeros<double>(height, 1);
-    forward(bench, order, whole, squares);
-    backward(bench, order, whole, squares, products);
+    const Inputs<double> full(bench, height, channels);
+    const auto squares = bench.zeros<double>(height, 1), dots = bench.zeros<double>(height, 1);
+    forward(bench, order, full, squares);
+    backward(bench, order, full, squares, dots);
 
     const Index half = channels / 2;
     std::vector<Inputs<double>> ranks;
-    const auto squares_sum = bench.zeros<double>(height, 1), products_sum = bench.zeros<double>(height, 1), part = bench.zeros<double>(height, 1);
+    const auto squares_sum = bench.zeros<double>(height, 1), dots_sum = bench.zeros<double>(height, 1), part = bench.zeros<double>(height, 1);
     const auto add_part = [&](Tensor2<double> sum) {
       for (Index r = 0; r < height; ++r) sum(r, 0) += part(r, 0);
     };
     for (const Index first : {Index(0), half}) {
       Inputs<double>& rank = ranks.emplace_back(bench, height, half);
-      rank.y = columns(whole.y, first, half);
-      rank.z = columns(whole.z, first, half);
-      rank.w = rows(whole.w, first, half);
+      rank.y = columns(full.y, first, half);
+      rank.z = columns(full.z, first, half);
+      rank.w = rows(full.w, first, half);
       for (Index r = 0; r < height; ++r)
-        for (Index e = 0; e < half; ++e) rank.dout(r, e) = whole.dout(r, first + e);
+        for (Index e = 0; e < half; ++e) rank.dout(r, e) = full.dout(r, first + e);
       gated_norm_squares<double>(bench.dev, order, rank.y, rank.z, part);
       add_part(squares_sum);
     }
-    EXPECT_LE(difference(numbers(squares_sum), numbers(squares)), 1e-13);
+    EXPECT_LE(difference(values_of(squares_sum), values_of(squares)), 1e-13);
     for (const auto& rank : ranks) {
       gated_norm<double>(bench.dev, order, rank.y, rank.z, rank.w, squares_sum, channels, eps, rank.out);
-      gated_norm_products<double>(bench.dev, order, rank.dout, rank.y, rank.z, rank.w, squares_sum, channels, eps, part, rank.dw);
-      add_part(products_sum);
+      gated_norm_dots<double>(bench.dev, order, rank.dout, rank.y, rank.z, rank.w, squares_sum, channels, eps, part, rank.dw);
+      add_part(dots_sum);
     }
-    EXPECT_LE(difference(numbers(products_sum), numbers(products)), 1e-13);
+    EXPECT_LE(difference(values_of(dots_sum), values_of(dots)), 1e-13);
     for (int i = 0; i < 2; ++i) {
       const auto& rank = ranks[i];
-      gated_norm_backward<double>(bench.dev, order, rank.dout, rank.y, rank.z, rank.w, squares_sum, products_sum, channels, eps, rank.dy, rank.dz);
-      EXPECT_LE(difference(numbers(Matrix<double>(rank.out)), numbers(columns(whole.out, i * half, half))), 1e-12);
-      EXPECT_LE(difference(numbers(Matrix<double>(rank.dy)), numbers(columns(whole.dy, i * half, half))), 1e-12);
-      EXPECT_LE(difference(numbers(rank.dz), numbers(columns(whole.dz, i * half, half))), 1e-12);
-      EXPECT_LE(difference(numbers(rank.dw), numbers(rows(whole.dw, i * half, half))), 1e-12);
+      gated_norm_backward<double>(bench.dev, order, rank.dout, rank.y, rank.z, rank.w, squares_sum, dots_sum, channels, eps, rank.dy, rank.dz);
+      EXPECT_LE(difference(values_of(Matrix<double>(rank.out)), values_of(columns(full.out, i * half, half))), 1e-12);
+      EXPECT_LE(difference(values_of(Matrix<double>(rank.dy)), values_of(columns(full.dy, i * half, half))), 1e-12);
+      EXPECT_LE(difference(values_of(rank.dz), values_of(columns(full.dz, i * half, half))), 1e-12);
+      EXPECT_LE(difference(values_of(rank.dw), values_of(rows(full.dw, i * half, half))), 1e-12);
     }
   }
 }

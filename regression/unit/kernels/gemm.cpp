@@ -17,7 +17,7 @@ void agrees_with_loops(Index M, Index K = 11, Index N = 7) {
     for (const MatrixOp op_b : {MatrixOp::none, MatrixOp::transpose})
       for (const double beta : {0.0, 1.0, -0.5}) {
         const bool ta = op_a == MatrixOp::transpose, tb = op_b == MatrixOp::transpose;
-        const Values a = rounded<T>(numbers(M * K, 1)), b = rounded<T>(numbers(K * N, 2)), c = rounded<S>(numbers(M * N, 3));
+        const Values a = rounded<T>(random_values(M * K, 1)), b = rounded<T>(random_values(K * N, 2)), c = rounded<S>(random_values(M * N, 3));
         Values expected(M * N);
         for (Index m = 0; m < M; ++m)
           for (Index n = 0; n < N; ++n) {
@@ -84,7 +84,7 @@ TEST(gemm, few_rows_match_reference_loops) {
 template <class T>
 void rows_do_not_depend_on_each_other(const std::function<void(Device&, Matrix<const T>, Index first, Matrix<float>)>& multiply, Index N, Index K) {
   const Index R = 8;
-  Block<T> X(R, K, rounded<T>(numbers(R * K, 1)));
+  Block<T> X(R, K, rounded<T>(random_values(R * K, 1)));
   Block<float> all(R, N), one(1, 3);
   Device dev(false, 1 << 20);
   multiply(dev, X.matrix(), 0, all.matrix());
@@ -96,7 +96,7 @@ void rows_do_not_depend_on_each_other(const std::function<void(Device&, Matrix<c
 
 TEST(gemm, few_rows_do_not_depend_on_each_other) {
   const Index N = 10, K = 200;
-  const Values w = numbers(N * K, 2);
+  const Values w = random_values(N * K, 2);
   Block<bf16> narrow(N, K, rounded<bf16>(w));
   rows_do_not_depend_on_each_other<bf16>([&](Device& dev, Matrix<const bf16> x, Index first,
                                              Matrix<float> y) { linear<bf16, float>(dev, x, narrow.matrix().block(first, y.columns, 0, K), y); },
@@ -110,7 +110,7 @@ TEST(gemm, few_rows_do_not_depend_on_each_other) {
 // y = x w', dx = dy w, dw += dy' x:  <dy, x w'> = <dx, x> = <dw, w>
 TEST(gemm, linear_forward_and_backward_are_adjoint) {
   const Index R = 6, N = 4, K = 9;
-  const Values x = numbers(R * K, 1), w = numbers(N * K, 2), dy = numbers(R * N, 3);
+  const Values x = random_values(R * K, 1), w = random_values(N * K, 2), dy = random_values(R * N, 3);
   Block<double> X(R, K, x), W(N, K, w), DY(R, N, dy), Y(R, N), DX(R, K), DW(N, K, Values(N * K, 1));
   Device dev(false, 1 << 20);
   linear<double>(dev, X.matrix(), W.matrix(), Y.matrix());
@@ -123,7 +123,7 @@ TEST(gemm, linear_forward_and_backward_are_adjoint) {
 }
 
 TEST(gemm, refuses_mismatched_shapes) {
-  Block<double> a(2, 3, numbers(6, 1)), b(4, 2, numbers(8, 2)), c(2, 2);
+  Block<double> a(2, 3, random_values(6, 1)), b(4, 2, random_values(8, 2)), c(2, 2);
   Device dev(false, 1 << 20);
   EXPECT_THROW((gemm<double>(dev, MatrixOp::none, a.matrix(), MatrixOp::none, b.matrix(), c.matrix())), Error);
 }

@@ -21,7 +21,7 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 struct Case {
   std::vector<Index> rows;  // rows of each group
   std::vector<bool> trained;
-  Index behind, n, k, even;
+  Index unused_rows, n, k, even;
   bool known;
 
   explicit Case(std::mt19937& random) {
@@ -40,12 +40,12 @@ struct Case {
         if (rows.size() < 100 ? from(0, 1) : from(0, 15) == 0) left -= r = from(0, std::min<Index>(left, many || from(0, 1) ? 20 : 150));
     if (many && from(0, 1)) std::reverse(rows.begin(), rows.end());
     for (std::size_t g = 0; g < rows.size(); ++g) trained.push_back(from(0, 4) > 0);
-    behind = from(0, 1) ? from(1, 9) : 0, known = behind > 0;
+    unused_rows = from(0, 1) ? from(1, 9) : 0, known = unused_rows > 0;
   }
-  Index all() const { return std::accumulate(rows.begin(), rows.end(), behind); }
+  Index all() const { return std::accumulate(rows.begin(), rows.end(), unused_rows); }
   Index groups() const { return Index(rows.size()); }
   std::string name() const {
-    std::string text = fmt::format("({},{}), even {}, {} rows after the last group, groups of", n, k, even, behind);
+    std::string text = fmt::format("({},{}), even {}, {} rows after the last group, groups of", n, k, even, unused_rows);
     for (const Index r : rows) text += fmt::format(" {}", r);
     return text;
   }
@@ -71,14 +71,14 @@ struct Tensors {
     x = bench.normal<T>(c.all(), c.k), dy = bench.normal<T>(c.all(), c.n), wide = bench.normal<T>(c.all(), c.n + 16);
     y = bench.zeros<T>(c.all(), c.n), dx = bench.zeros<T>(c.all(), c.k);
     for (const auto& [tensor, from] :
-         {std::pair(x, c.all() - c.behind), {dy, c.all() - c.behind}, {wide, c.all() - c.behind}, {y, Index(0)}, {dx, Index(0)}})
+         {std::pair(x, c.all() - c.unused_rows), {dy, c.all() - c.unused_rows}, {wide, c.all() - c.unused_rows}, {y, Index(0)}, {dx, Index(0)}})
       std::fill(tensor.data() + from * Index(tensor.extent(1)), tensor.data() + tensor.span(), T(nan));
     for (Index g = 0; g < c.groups(); ++g) {
       count(g) = std::int32_t(c.rows[std::size_t(g)]);
       w.push_back(bench.normal<T>(c.n, c.k)), dw.push_back(bench.normal<Acc<T>>(c.n, c.k));
     }
   }
-  Matrix<const T> others(const Case& c) const { return columns(Matrix<const T>(wide), 8, c.n); }
+  Matrix<const T> neighbours(const Case& c) const { return columns(Matrix<const T>(wide), 8, c.n); }
   GroupMatrices<const T> weights(const Case& c) const {
     GroupMatrices<const T> all{{}, c.n, c.k};
     for (const auto& one : w) all.data.push_back(one.data());
@@ -98,8 +98,8 @@ struct Loops {
   std::vector<std::vector<double>> dw;
 
   Loops(const Case& c, const Tensors<T>& t) : y(c.all() * c.n, nan), dx(c.all() * c.k, nan) {
-    for (const auto& one : t.dw) dw.push_back(numbers(one));
-    const auto others = t.others(c);
+    for (const auto& one : t.dw) dw.push_back(values_of(one));
+    const auto neighbours = t.neighbours(c);
     c.each([&](Index g, Index r) {
       const auto& w = t.w[std::size_t(g)];
       for (Index n = 0; n < c.n; ++n) y[r * c.n + n] = 0;
@@ -108,7 +108,7 @@ struct Loops {
         for (Index k = 0; k < c.k; ++k) {
           y[r * c.n + n] += double(t.x(r, k)) * double(w(n, k));
           dx[r * c.k + k] += double(t.dy(r, n)) * double(w(n, k));
-          if (c.trained[std::size_t(g)]) dw[std::size_t(g)][n * c.k + k] += double(others(r, n)) * double(t.x(r, k));
+          if (c.trained[std::size_t(g)]) dw[std::size_t(g)][n * c.k + k] += double(neighbours(r, n)) * double(t.x(r, k));
         }
     });
   }
@@ -117,10 +117,10 @@ struct Loops {
 // Compares the rows that belong to groups. Rows after the last group must be unchanged.
 template <class T>
 void expect_rows(const Case& c, const char* what, const Tensor2<T>& found, const std::vector<double>& wanted) {
-  const Index numbers_of_groups = (c.all() - c.behind) * Index(found.extent(1));
-  const std::vector<double> all = numbers(found);
-  EXPECT_LE(difference({all.begin(), all.begin() + numbers_of_groups}, {wanted.begin(), wanted.begin() + numbers_of_groups}), tolerance<T>) << what;
-  for (auto v = all.begin() + numbers_of_groups; v != all.end(); ++v)
+  const Index elements_of_groups = (c.all() - c.unused_rows) * Index(found.extent(1));
+  const std::vector<double> all = values_of(found);
+  EXPECT_LE(difference({all.begin(), all.begin() + elements_of_groups}, {wanted.begin(), wanted.begin() + elements_of_groups}), tolerance<T>) << what;
+  for (auto v = all.begin() + elements_of_groups; v != all.end(); ++v)
     EXPECT_TRUE(std::isnan(*v)) << what << ": a row after the last group was written";
 }
 
@@ -130,15 +130,15 @@ void expect_loops(const Case& c) {
   const Tensors<T> t(bench, c);
   const Loops<T> loops(c, t);
   const auto multiply = [&](Device& dev, bool known) {
-    const RowGroups groups{t.count, c.even, c.all() - c.behind, known ? c.rows : std::vector<Index>()};
+    const RowGroups groups{t.count, c.even, c.all() - c.unused_rows, known ? c.rows : std::vector<Index>()};
     grouped_linear<T>(dev, groups, t.x, t.weights(c), t.y);
     grouped_linear_backward_input<T>(dev, groups, t.dy, t.weights(c), t.dx);
-    grouped_linear_backward_weight<T>(dev, groups, t.others(c), t.x, t.gradients(c));
+    grouped_linear_backward_weight<T>(dev, groups, t.neighbours(c), t.x, t.gradients(c));
   };
   multiply(bench.dev, c.known);
   expect_rows(c, "y", t.y, loops.y);
   expect_rows(c, "dx", t.dx, loops.dx);
-  for (std::size_t g = 0; g < t.dw.size(); ++g) EXPECT_LE(difference(numbers(t.dw[g]), loops.dw[g]), tolerance<Acc<T>>) << "dw of group " << g;
+  for (std::size_t g = 0; g < t.dw.size(); ++g) EXPECT_LE(difference(values_of(t.dw[g]), loops.dw[g]), tolerance<Acc<T>>) << "dw of group " << g;
   Device dry(true, 0);
   multiply(dry, true);
   EXPECT_EQ(dry.flops(), bench.dev.flops());
@@ -163,31 +163,31 @@ void expect_loops_of_biases(const Case& c, std::mt19937& random) {
     b.push_back(bench.normal<A>(c.n)), db.push_back(bench.normal<A>(c.n));
     biases.data.push_back(b.back().data()), gradients.data.push_back(c.trained[std::size_t(g)] ? db.back().data() : nullptr);
   }
-  std::vector<double> y_wanted = numbers(y), z_wanted = numbers(z), terms_wanted = numbers(terms), dw_wanted = numbers(dw);
+  std::vector<double> y_wanted = values_of(y), z_wanted = values_of(z), terms_wanted = values_of(terms), dw_wanted = values_of(dw);
   std::vector<std::vector<double>> db_wanted;
-  for (const auto& one : db) db_wanted.push_back(numbers(one));
+  for (const auto& one : db) db_wanted.push_back(values_of(one));
   c.each([&](Index g, Index r) {
     const double weight = double(w.data()[slot(r)]);
     for (Index n = 0; n < c.n; ++n) {
       const double bias = double(b[std::size_t(g)](n)), d = double(t.dy(r, n));
       y_wanted[r * c.n + n] += bias, z_wanted[r * c.n + n] += weight * bias;
       terms_wanted[r * c.n + n] = weight * d, dw_wanted[slot(r)] += d * bias;
-      if (c.trained[std::size_t(g)]) db_wanted[std::size_t(g)][n] += double(t.others(c)(r, n));
+      if (c.trained[std::size_t(g)]) db_wanted[std::size_t(g)][n] += double(t.neighbours(c)(r, n));
     }
   });
   const auto enqueue = [&](Device& dev, bool known) {
-    const RowGroups groups{t.count, c.even, c.all() - c.behind, known ? c.rows : std::vector<Index>()};
+    const RowGroups groups{t.count, c.even, c.all() - c.unused_rows, known ? c.rows : std::vector<Index>()};
     grouped_add_bias<T>(dev, groups, biases, y);
     grouped_add_weighted_bias<T>(dev, groups, slot, w, biases, z);
     for (const auto& to : {dw, Tensor2<A>()}) grouped_weighted_bias_backward<T>(dev, groups, slot, t.dy, w, biases, to, terms);
-    grouped_bias_backward<T>(dev, groups, t.others(c), gradients);
+    grouped_bias_backward<T>(dev, groups, t.neighbours(c), gradients);
   };
   enqueue(bench.dev, c.known);
   expect_rows(c, "y", y, y_wanted);
   expect_rows(c, "z", z, z_wanted);
   expect_rows(c, "terms", terms, terms_wanted);
-  EXPECT_LE(difference(numbers(dw), dw_wanted), tolerance<A>);
-  for (std::size_t g = 0; g < db.size(); ++g) EXPECT_LE(difference(numbers(db[g]), db_wanted[g]), tolerance<A>) << "db of group " << g;
+  EXPECT_LE(difference(values_of(dw), dw_wanted), tolerance<A>);
+  for (std::size_t g = 0; g < db.size(); ++g) EXPECT_LE(difference(values_of(db[g]), db_wanted[g]), tolerance<A>) << "db of group " << g;
   Device dry(true, 0);
   enqueue(dry, true);
   EXPECT_EQ(dry.flops(), bench.dev.flops());

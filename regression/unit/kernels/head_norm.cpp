@@ -39,11 +39,11 @@ void agrees_with_rmsnorm(const Shape3& s, double offset) {
   rmsnorm_backward<T>(bench.dev, dy_packed, x, g, rstd, Add::no, dx, dg, offset);
 
   head_norm<T>(bench.dev, inside(all), g, eps, y, factors, offset);
-  EXPECT_LE(difference(numbers(y), numbers(want)), tolerance<T>);
-  EXPECT_LE(difference(numbers(factors), numbers(rstd)), tolerance<A>);
+  EXPECT_LE(difference(values_of(y), values_of(want)), tolerance<T>);
+  EXPECT_LE(difference(values_of(factors), values_of(rstd)), tolerance<A>);
   head_norm_backward<T>(bench.dev, inside(dy), inside(all), g, factors, inside(dy), dg_again, offset);  // dx overwrites dy in place
-  EXPECT_LE(difference(numbers(inside(dy)), numbers(dx)), tolerance<T>);
-  EXPECT_LE(difference(numbers(dg_again), numbers(dg)), tolerance<A>);
+  EXPECT_LE(difference(values_of(inside(dy)), values_of(dx)), tolerance<T>);
+  EXPECT_LE(difference(values_of(dg_again), values_of(dg)), tolerance<A>);
 }
 
 }  // namespace
@@ -64,12 +64,12 @@ TEST(head_norm, gradients_match_finite_differences) {
   const auto rstd = bench.zeros<double>(4, 3);
   const auto loss = [&] {
     head_norm<double>(bench.dev, x, g, eps, y, rstd);
-    return dot(numbers(y), numbers(dy));
+    return dot(values_of(y), values_of(dy));
   };
   loss();
   head_norm_backward<double>(bench.dev, dy, x, g, rstd, dx, dg);
-  EXPECT_LE(difference(numbers(dx), slope(flat(x), loss)), 1e-9);
-  EXPECT_LE(difference(numbers(dg), slope(g, loss)), 1e-9);
+  EXPECT_LE(difference(values_of(dx), slope(flat(x), loss)), 1e-9);
+  EXPECT_LE(difference(values_of(dg), slope(g, loss)), 1e-9);
 }
 
 TEST(head_norm, dry_run_counts_same_flops_and_scratch) {

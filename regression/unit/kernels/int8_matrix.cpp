@@ -34,9 +34,9 @@ Owned quantized(const Values& w, Index rows, Index columns) {
 
 // Compares y = alpha x w' + beta y with plain loops, where w is a quantized matrix.
 template <class T, class S>
-void expect_product(Index R, Index N, Index K, double tolerance) {
-  const Values x = rounded<T>(numbers(R * K, 1)), before = rounded<S>(numbers(R * N, 3));
-  const Owned q = quantized<float>(numbers(N * K, 2), N, K);
+void expect_gemm(Index R, Index N, Index K, double tolerance) {
+  const Values x = rounded<T>(random_values(R * K, 1)), before = rounded<S>(random_values(R * N, 3));
+  const Owned q = quantized<float>(random_values(N * K, 2), N, K);
   for (const double beta : {0.0, 1.0, -0.5}) {
     Values expected(R * N);
     double largest = 0;
@@ -67,7 +67,7 @@ TEST(int8_matrix, quantization_error_is_at_most_half_a_step) {
   std::mt19937 random(3);
   for (int draw = 0; draw < 20; ++draw) {
     const Index rows = 1 + random() % 5, columns = 1 + random() % 300;
-    const Values w = rounded<bf16>(numbers(rows * columns, 7 + draw));
+    const Values w = rounded<bf16>(random_values(rows * columns, 7 + draw));
     const Owned q = quantized<bf16>(w, rows, columns);
     for (Index r = 0; r < rows; ++r)
       for (Index c = 0; c < columns; ++c) {
@@ -93,23 +93,23 @@ TEST(int8_matrix, gemm_matches_loops_over_dequantized_values) {
   for (int draw = 0; draw < 24; ++draw) {
     const Index R = draw < 10 ? 1 + draw : 1 + random() % 20, N = random() % 4 == 0 ? 500 + random() % 600 : 1 + random() % 40,
                 K = 1 + random() % 200;
-    expect_product<double, double>(R, N, K, 1e-13);
-    expect_product<float, float>(R, N, K, 1e-4);
-    expect_product<bf16, float>(R, N, K, R > 8 ? 2e-2 : 1e-4);  // above 8 rows the weights are dequantized to bf16
-    expect_product<bf16, bf16>(R, N, K, 2e-2);
+    expect_gemm<double, double>(R, N, K, 1e-13);
+    expect_gemm<float, float>(R, N, K, 1e-4);
+    expect_gemm<bf16, float>(R, N, K, R > 8 ? 2e-2 : 1e-4);  // above 8 rows the weights are dequantized to bf16
+    expect_gemm<bf16, bf16>(R, N, K, 2e-2);
   }
 }
 
 // A NaN in a row of x affects only the results of that row.
 TEST(int8_matrix, nan_row_affects_only_its_own_output) {
   const Index N = 5, K = 130;
-  const Owned q = quantized<float>(numbers(N * K, 2), N, K);
-  Values x = rounded<float>(numbers(3 * K, 1));
-  Block<float> whole(3, K, x);
+  const Owned q = quantized<float>(random_values(N * K, 2), N, K);
+  Values x = rounded<float>(random_values(3 * K, 1));
+  Block<float> full(3, K, x);
   x[K + 70] = std::numeric_limits<double>::quiet_NaN();
   Block<float> spoilt(3, K, x), y(3, N), z(3, N);
   Device dev(false, 1 << 16);
-  linear<float, float>(dev, whole.matrix(), q.matrix, y.matrix());
+  linear<float, float>(dev, full.matrix(), q.matrix, y.matrix());
   linear<float, float>(dev, spoilt.matrix(), q.matrix, z.matrix());
   for (Index n = 0; n < N; ++n) {
     EXPECT_EQ(y.values()[n], z.values()[n]);

@@ -114,8 +114,8 @@ void expect_decoding_matches_attention(double within) {
                              c.held()));
     Workbench bench;
     Texts<T> texts(bench, c);
-    const Tensor2<T> whole = texts.at_once(), one = texts.by_tokens(random), other = texts.by_tokens(random);
-    for (Index n = 0; n < Index(whole.span()); ++n) EXPECT_NEAR(double(flat(one)(n)), double(flat(whole)(n)), within) << n;
+    const Tensor2<T> full = texts.at_once(), one = texts.by_tokens(random), other = texts.by_tokens(random);
+    for (Index n = 0; n < Index(full.span()); ++n) EXPECT_NEAR(double(flat(one)(n)), double(flat(full)(n)), within) << n;
     EXPECT_EQ(std::memcmp(one.data(), other.data(), one.span() * sizeof(T)), 0) << "the bits depend on which sequences advance together";
   }
 }

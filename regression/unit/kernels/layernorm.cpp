@@ -52,23 +52,23 @@ void agrees_with_plain_loops(Index width, Index height = layernorm_suite::height
   const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
   const auto g = bench.normal<A>(width), b = bench.normal<A>(width), mean = bench.zeros<A>(height), rstd = bench.zeros<A>(height);
   for (Index i = 0; i < height * width; ++i) x.data()[i] = T(float(x.data()[i]) + 2);  // gives the rows a mean other than zero
-  const Plain want = plain(numbers(x), numbers(g), numbers(b), numbers(dy));
+  const Plain want = plain(values_of(x), values_of(g), values_of(b), values_of(dy));
 
   layernorm<T>(bench.dev, x, g, b, eps, y, mean, rstd);
-  EXPECT_LE(difference(numbers(y), want.y), tolerance<T>);
-  EXPECT_LE(difference(numbers(mean), want.mean), tolerance<A>);
-  EXPECT_LE(difference(numbers(rstd), want.rstd), tolerance<A>);
+  EXPECT_LE(difference(values_of(y), want.y), tolerance<T>);
+  EXPECT_LE(difference(values_of(mean), want.mean), tolerance<A>);
+  EXPECT_LE(difference(values_of(rstd), want.rstd), tolerance<A>);
 
   for (const Add add : {Add::no, Add::yes}) {
     const auto dx = bench.normal<T>(height, width);
     const auto dg = bench.normal<A>(width), db = bench.normal<A>(width);
     auto want_dx = want.dx, want_dg = want.dg, want_db = want.db;
-    if (add == Add::yes) add_to(want_dx, numbers(dx));
-    add_to(want_dg, numbers(dg)), add_to(want_db, numbers(db));
+    if (add == Add::yes) add_to(want_dx, values_of(dx));
+    add_to(want_dg, values_of(dg)), add_to(want_db, values_of(db));
     layernorm_backward<T>(bench.dev, dy, x, g, mean, rstd, add, dx, dg, db);
-    EXPECT_LE(difference(numbers(dx), want_dx), tolerance<T>);
-    EXPECT_LE(difference(numbers(dg), want_dg), tolerance<A>);
-    EXPECT_LE(difference(numbers(db), want_db), tolerance<A>);
+    EXPECT_LE(difference(values_of(dx), want_dx), tolerance<T>);
+    EXPECT_LE(difference(values_of(dg), want_dg), tolerance<A>);
+    EXPECT_LE(difference(values_of(db), want_db), tolerance<A>);
   }
 }
 
@@ -94,15 +94,15 @@ TEST(layernorm, gradients_match_finite_differences) {
   const auto g = bench.normal<double>(narrow), b = bench.normal<double>(narrow), mean = bench.zeros<double>(rows), rstd = bench.zeros<double>(rows);
   const auto loss = [&] {
     layernorm<double>(bench.dev, x, g, b, eps, y, mean, rstd);
-    return dot(numbers(y), numbers(dy));
+    return dot(values_of(y), values_of(dy));
   };
   loss();
   const auto dx = bench.zeros<double>(rows, narrow);
   const auto dg = bench.zeros<double>(narrow), db = bench.zeros<double>(narrow);
   layernorm_backward<double>(bench.dev, dy, x, g, mean, rstd, Add::no, dx, dg, db);
-  EXPECT_LE(difference(numbers(dx), slope(flat(x), loss)), 1e-9);
-  EXPECT_LE(difference(numbers(dg), slope(g, loss)), 1e-9);
-  EXPECT_LE(difference(numbers(db), slope(b, loss)), 1e-9);
+  EXPECT_LE(difference(values_of(dx), slope(flat(x), loss)), 1e-9);
+  EXPECT_LE(difference(values_of(dg), slope(g, loss)), 1e-9);
+  EXPECT_LE(difference(values_of(db), slope(b, loss)), 1e-9);
 }
 
 // The mean is subtracted before the squares are summed, so a mean far above the standard deviation costs no precision.
@@ -113,7 +113,7 @@ TEST(layernorm, large_mean_loses_no_precision) {
   layernorm<double>(bench.dev, x, g, b, 0, y, mean, rstd);
   for (Index i = 0; i < height * width; ++i) x.data()[i] += 1e6;
   layernorm<double>(bench.dev, x, g, b, 0, z, mean, rstd);
-  EXPECT_LE(difference(numbers(z), numbers(y)), 1e-8);
+  EXPECT_LE(difference(values_of(z), values_of(y)), 1e-8);
 }
 
 TEST(layernorm, dry_run_counts_same_flops_and_scratch) {

@@ -45,7 +45,7 @@ TEST(overlapped_transfers, transfer_overlaps_launches_between_its_start_and_wait
     }
     std::map<Index, double> seen;
     for (const OverlappedTransfer& t : hidden.take())
-      for (const auto& [shape, calls] : t.beside) seen[t.bytes] += shape.flops * double(calls);
+      for (const auto& [shape, calls] : t.overlapped) seen[t.bytes] += shape.flops * double(calls);
     EXPECT_EQ(seen, expected);
     for (const Begun& b : begun) hidden.awaited(b.number);
     EXPECT_TRUE(hidden.take().empty()) << "take() forgets transfers that are still in flight";
@@ -71,7 +71,7 @@ Drawn shared(Dice& dice) {
 
 double overlapped_gemm_flops(const OverlappedTransfer& transfer) {
   double flops = 0;
-  for (const auto& [shape, calls] : transfer.beside)
+  for (const auto& [shape, calls] : transfer.overlapped)
     if (shape.kernel == "gemm") flops += shape.flops * double(calls);
   return flops;
 }
@@ -85,9 +85,9 @@ TEST(overlapped_transfers, tensor_parallel_transfers_overlap_weight_and_input_gr
     const Drawn s = shared(dice);
     const int ranks = s.layout.ranks();
     DryStep step(s.config, s.layout, dice.between(0, ranks - 1));
-    double products = 0;
-    for (Index layer = 0; layer < s.config.model.layers(); ++layer) products += layer_flops(s.config.model, layer, s.config.seq_length).products;
-    products *= double(s.config.micro_batch_size * s.config.seq_length) / ranks;
+    double gemms = 0;
+    for (Index layer = 0; layer < s.config.model.layers(); ++layer) gemms += layer_flops(s.config.model, layer, s.config.seq_length).gemms;
+    gemms *= double(s.config.micro_batch_size * s.config.seq_length) / ranks;
     const Program program = compile(s.config.schedule, pipeline_shape(s.layout, s.config.micros), 0, step.engine().buckets());
     const TaskCounts counts = step.engine().take_task_counts();
     std::map<int, double> sums, gathers;  // FLOPs overlapped with reductions and with all-gathers, by micro-batch
@@ -98,10 +98,10 @@ TEST(overlapped_transfers, tensor_parallel_transfers_overlap_weight_and_input_gr
         (t.operation == Operation::all_gather ? gathers : sums)[task.micro] += double(t.times) * overlapped_gemm_flops(t);
       }
     }
-    const double beside_gathers = s.run.parallel.sequence ? products : 0;
+    const double overlapped_gathers = s.run.parallel.sequence ? gemms : 0;
     for (int micro = 0; micro < s.config.micros && ranks > 1; ++micro) {
-      EXPECT_NEAR(sums[micro], products, 1e-9 * products) << s.config.model.pattern << " on " << ranks;
-      EXPECT_NEAR(gathers[micro], beside_gathers, 1e-9 * products) << s.config.model.pattern << " on " << ranks;
+      EXPECT_NEAR(sums[micro], gemms, 1e-9 * gemms) << s.config.model.pattern << " on " << ranks;
+      EXPECT_NEAR(gathers[micro], overlapped_gathers, 1e-9 * gemms) << s.config.model.pattern << " on " << ranks;
     }
     EXPECT_TRUE(ranks > 1 || (sums.empty() && gathers.empty()));
     seen += ranks > 1;

@@ -17,14 +17,14 @@ TEST(printable, long_messages_keep_their_start_and_end) {
     std::string text;
     const unsigned kinds = 1 + random() % std::size(letters);
     for (std::size_t n = random() % 3 == 0 ? random() % 6000 : random() % 100; n > 0; --n) text += letters[random() % kinds];
-    const std::string line = printable_line(text), whole = printable(text);
+    const std::string line = printable_line(text), full = printable(text);
     EXPECT_LE(line.size(), 1003u);
     EXPECT_EQ(printable(line), line) << "a character was cut";
-    if (whole.size() <= 160) {
-      EXPECT_EQ(line, whole);
+    if (full.size() <= 160) {
+      EXPECT_EQ(line, full);
     }
-    EXPECT_EQ(line.substr(0, std::min<std::size_t>(line.size(), 70)), whole.substr(0, std::min<std::size_t>(line.size(), 70)));
-    EXPECT_TRUE(whole.ends_with(line.substr(line.size() - std::min<std::size_t>(line.size(), 15)))) << line;
+    EXPECT_EQ(line.substr(0, std::min<std::size_t>(line.size(), 70)), full.substr(0, std::min<std::size_t>(line.size(), 70)));
+    EXPECT_TRUE(full.ends_with(line.substr(line.size() - std::min<std::size_t>(line.size(), 15)))) << line;
   }
 }
 

@@ -70,8 +70,8 @@ TEST(processor, feature_needs_registers_saved_by_the_system) {
 
 TEST(processor, long_list_is_truncated_to_the_buffer) {
   const std::vector<bool> wanted(features().size(), true);
-  const std::string whole = missing(wanted, {});
-  for (std::size_t size = 1; size < whole.size(); ++size) {
+  const std::string full = missing(wanted, {});
+  for (std::size_t size = 1; size < full.size(); ++size) {
     const std::string text = missing(wanted, {}, size);
     ASSERT_LT(text.size(), size);
   }

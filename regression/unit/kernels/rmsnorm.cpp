@@ -44,26 +44,26 @@ void agrees_with_plain_loops(Index width, double offset, Index height = rmsnorm_
   Workbench bench;
   const auto x = bench.normal<T>(height, width), dy = bench.normal<T>(height, width), y = bench.zeros<T>(height, width);
   const auto g = bench.normal<A>(width), rstd = bench.zeros<A>(height);
-  std::vector<double> scales = numbers(g);
+  std::vector<double> scales = values_of(g);
   for (double& w : scales) w += offset;
-  const Plain want = plain(numbers(x), scales, numbers(dy));
+  const Plain want = plain(values_of(x), scales, values_of(dy));
 
   rmsnorm<T>(bench.dev, x, g, eps, y, rstd, offset);
-  EXPECT_LE(difference(numbers(y), want.y), tolerance<T>);
-  EXPECT_LE(difference(numbers(rstd), want.rstd), tolerance<A>);
+  EXPECT_LE(difference(values_of(y), want.y), tolerance<T>);
+  EXPECT_LE(difference(values_of(rstd), want.rstd), tolerance<A>);
 
   for (const Add add : {Add::no, Add::yes}) {
     const auto dx = bench.normal<T>(height, width);
     const auto dg = bench.normal<A>(width);
     auto want_dx = want.dx, want_dg = want.dg;
-    const auto dx_before = numbers(dx), dg_before = numbers(dg);
+    const auto dx_before = values_of(dx), dg_before = values_of(dg);
     for (std::size_t i = 0; i < want_dx.size(); ++i) want_dx[i] += add == Add::yes ? dx_before[i] : 0;
     for (std::size_t i = 0; i < want_dg.size(); ++i) want_dg[i] += dg_before[i];
     const auto dx_again = bench.copy(dx);
     const auto dg_again = bench.copy(dg);
     rmsnorm_backward<T>(bench.dev, dy, x, g, rstd, add, dx, dg, offset);
-    EXPECT_LE(difference(numbers(dx), want_dx), tolerance<T>);
-    EXPECT_LE(difference(numbers(dg), want_dg), tolerance<A>);
+    EXPECT_LE(difference(values_of(dx), want_dx), tolerance<T>);
+    EXPECT_LE(difference(values_of(dg), want_dg), tolerance<A>);
     rmsnorm_backward<T>(bench.dev, dy, x, g, rstd, add, dx_again, dg_again, offset);
     EXPECT_TRUE(same_bits(dx, dx_again) && same_bits(dg, dg_again));
   }
@@ -92,14 +92,14 @@ TEST(rmsnorm, gradients_match_finite_differences) {
   const auto g = bench.normal<double>(narrow), rstd = bench.zeros<double>(rows);
   const auto loss = [&] {
     rmsnorm<double>(bench.dev, x, g, eps, y, rstd);
-    return dot(numbers(y), numbers(dy));
+    return dot(values_of(y), values_of(dy));
   };
   loss();
   const auto dx = bench.zeros<double>(rows, narrow);
   const auto dg = bench.zeros<double>(narrow);
   rmsnorm_backward<double>(bench.dev, dy, x, g, rstd, Add::no, dx, dg);
-  EXPECT_LE(difference(numbers(dx), slope(flat(x), loss)), 1e-9);
-  EXPECT_LE(difference(numbers(dg), slope(g, loss)), 1e-9);
+  EXPECT_LE(difference(values_of(dx), slope(flat(x), loss)), 1e-9);
+  EXPECT_LE(difference(values_of(dg), slope(g, loss)), 1e-9);
 }
 
 // Hugging Face rounds x * rstd to the data type of the model before it multiplies by the weight.
@@ -119,7 +119,7 @@ TEST(rmsnorm, row_scale_cancels_when_eps_is_zero) {
   rmsnorm<float>(bench.dev, x, g, 0, y, rstd);
   for (Index i = 0; i < height * width; ++i) x.data()[i] *= 1024;
   rmsnorm<float>(bench.dev, x, g, 0, z, rstd);
-  EXPECT_LE(difference(numbers(z), numbers(y)), 1e-6);
+  EXPECT_LE(difference(values_of(z), values_of(y)), 1e-6);
 }
 
 TEST(rmsnorm, dry_run_counts_same_flops_and_scratch_bytes) {

@@ -28,12 +28,13 @@ struct Table {
 };
 
 template <class T>
-Values turned(const Case& s, Rotate turn, const Values& x, bool in_place = false) {
+Values rotated(const Case& s, Rotate direction, const Values& x, bool in_place = false) {
   using A = Acc<T>;
   Device dev(false, 1 << 20);
   Table<A> table(s);
   Block<T> from(s.rows, s.num_heads * s.head_dim, x, s.gap), to(s.rows, s.num_heads * s.head_dim, {}, 2 * s.gap);
-  rope<T, T>(dev, turn, s.num_heads, s.scale, table.rotation(), s.places(), from.template matrix<const T>(), in_place ? from.matrix() : to.matrix());
+  rope<T, T>(dev, direction, s.num_heads, s.scale, table.rotation(), s.places(), from.template matrix<const T>(),
+             in_place ? from.matrix() : to.matrix());
   return in_place ? from.values() : to.values();
 }
 
@@ -51,7 +52,7 @@ std::vector<Case> cases() {
 TEST(rope, channel_pairs_are_rotated_as_complex_numbers) {
   for (const Case& s : cases()) {
     const Index half = s.head_dim / 2;
-    const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1), y = turned<double>(s, Rotate::forward, x);
+    const Values x = random_values(s.rows * s.num_heads * s.head_dim, 1), y = rotated<double>(s, Rotate::forward, x);
     for (Index r = 0; r < s.rows; ++r)
       for (Index h = 0; h < s.num_heads; ++h)
         for (Index j = 0; j < half; ++j) {
@@ -66,20 +67,20 @@ TEST(rope, channel_pairs_are_rotated_as_complex_numbers) {
 TEST(rope, backward_is_the_transpose_of_forward) {
   const Case s;
   const Index n = s.rows * s.num_heads * s.head_dim;
-  const Values x = numbers(n, 1), y = numbers(n, 2);
-  EXPECT_NEAR(dot(turned<double>(s, Rotate::forward, x), y), dot(x, turned<double>(s, Rotate::backward, y)), 1e-12);
+  const Values x = random_values(n, 1), y = random_values(n, 2);
+  EXPECT_NEAR(dot(rotated<double>(s, Rotate::forward, x), y), dot(x, rotated<double>(s, Rotate::backward, y)), 1e-12);
 }
 
 // The dot product of a query at position i and a key at position j depends only on i - j.
-TEST(rope, query_key_products_depend_only_on_distance) {
+TEST(rope, query_key_scores_depend_only_on_distance) {
   Case s, later;
   s.rows = later.rows = 2;
   s.num_heads = later.num_heads = 1;
   s.positions = {3, 11};
   later.positions = {3 + 500, 11 + 500};
-  const Values x = numbers(2 * s.head_dim, 4);
+  const Values x = random_values(2 * s.head_dim, 4);
   const auto product = [&](const Case& at) {
-    const Values y = turned<double>(at, Rotate::forward, x);
+    const Values y = rotated<double>(at, Rotate::forward, x);
     return dot(Values(y.begin(), y.begin() + s.head_dim), Values(y.begin() + s.head_dim, y.end()));
   };
   EXPECT_NEAR(product(s), product(later), 1e-12);
@@ -87,17 +88,17 @@ TEST(rope, query_key_products_depend_only_on_distance) {
 
 TEST(rope, rotation_works_in_place) {
   const Case s;
-  const Values x = numbers(s.rows * s.num_heads * s.head_dim, 1);
-  EXPECT_EQ(turned<float>(s, Rotate::forward, x, true), turned<float>(s, Rotate::forward, x));
-  EXPECT_EQ(turned<bf16>(s, Rotate::backward, x, true), turned<bf16>(s, Rotate::backward, x));
+  const Values x = random_values(s.rows * s.num_heads * s.head_dim, 1);
+  EXPECT_EQ(rotated<float>(s, Rotate::forward, x, true), rotated<float>(s, Rotate::forward, x));
+  EXPECT_EQ(rotated<bf16>(s, Rotate::backward, x, true), rotated<bf16>(s, Rotate::backward, x));
 }
 
 TEST(rope, float_and_bf16_follow_double) {
   for (Case s : cases()) {
     s.positions.back() = 50;
-    const Values x = rounded<bf16>(numbers(s.rows * s.num_heads * s.head_dim, 1)), y = turned<double>(s, Rotate::forward, x);
-    expect_near(turned<float>(s, Rotate::forward, x), y, 1e-5);
-    expect_near(turned<bf16>(s, Rotate::forward, x), y, 2e-2);
+    const Values x = rounded<bf16>(random_values(s.rows * s.num_heads * s.head_dim, 1)), y = rotated<double>(s, Rotate::forward, x);
+    expect_near(rotated<float>(s, Rotate::forward, x), y, 1e-5);
+    expect_near(rotated<bf16>(s, Rotate::forward, x), y, 2e-2);
   }
 }
 
@@ -107,13 +108,13 @@ TEST(rope, rotation_converts_between_float_and_bf16) {
   Device dev(false, 1 << 20);
   Table<float> table(s);
   const Index columns = s.num_heads * s.head_dim;
-  const Values x = rounded<bf16>(numbers(s.rows * columns, 1));
+  const Values x = rounded<bf16>(random_values(s.rows * columns, 1));
   Block<float> wide(s.rows, columns, x), wide_out(s.rows, columns);
   Block<bf16> narrow(s.rows, columns, x), narrow_out(s.rows, columns);
   rope<float, bf16>(dev, Rotate::forward, s.num_heads, s.scale, table.rotation(), s.places(), wide.matrix(), narrow_out.matrix());
   rope<bf16, float>(dev, Rotate::forward, s.num_heads, s.scale, table.rotation(), s.places(), narrow.matrix(), wide_out.matrix());
-  EXPECT_EQ(narrow_out.values(), turned<bf16>(s, Rotate::forward, x));
-  EXPECT_EQ(wide_out.values(), turned<float>(s, Rotate::forward, x));
+  EXPECT_EQ(narrow_out.values(), rotated<bf16>(s, Rotate::forward, x));
+  EXPECT_EQ(wide_out.values(), rotated<float>(s, Rotate::forward, x));
 }
 
 // At theta = 1e11 and large positions, the float table still satisfies cos^2 + sin^2 = 1. Position 0 is the identity.
@@ -136,8 +137,8 @@ TEST(rope, llama3_and_linear_scaling_match_published_formulas) {
   const RopeFrequencies longer(5e5, {RopeScaling::llama3, 32, 1, 4, 8192}, 32), linear(5e5, {RopeScaling::linear, 4}, 32), plain(5e5, {}, 32);
   const auto plain_at = [&](Index j) { return std::pow(5e5, -2.0 * double(j) / 64); };
   for (Index j = 0; j < 32; ++j) {
-    const double turns = 8192 * plain_at(j) / (2 * M_PI), share = std::clamp((turns - 1) / 3, 0.0, 1.0);
-    EXPECT_NEAR(longer.at<float>(j) / plain_at(j), share + (1 - share) / 32, 2e-5) << j;
+    const double rotations = 8192 * plain_at(j) / (2 * M_PI), fraction = std::clamp((rotations - 1) / 3, 0.0, 1.0);
+    EXPECT_NEAR(longer.at<float>(j) / plain_at(j), fraction + (1 - fraction) / 32, 2e-5) << j;
     EXPECT_NEAR(linear.at<double>(j) / plain_at(j), 0.25, 1e-12);
     EXPECT_EQ(plain.at<double>(j), 1 / std::pow(5e5, double(2 * j) / 64));
   }
@@ -179,10 +180,10 @@ TEST(rope, yarn_ramp_ends_are_fractional_without_truncation) {
   RopeScaling scaling{RopeScaling::yarn, 16, 1, 32, 2048};
   scaling.truncate = false;
   const RopeFrequencies yarn(1e4, scaling, 64);
-  const auto pair = [](double turns) { return 64 * std::log(2048 / (turns * 2 * M_PI)) / std::log(1e4); };
+  const auto pair = [](double rotations) { return 64 * std::log(2048 / (rotations * 2 * M_PI)) / std::log(1e4); };
   for (Index j = 0; j < 64; ++j) {
-    const double share = 1 - std::clamp((double(j) - pair(32)) / (pair(1) - pair(32)), 0.0, 1.0), f = std::pow(1e4, -double(j) / 64);
-    EXPECT_NEAR(yarn.at<double>(j) / f, share + (1 - share) / 16, 1e-12) << j;
+    const double fraction = 1 - std::clamp((double(j) - pair(32)) / (pair(1) - pair(32)), 0.0, 1.0), f = std::pow(1e4, -double(j) / 64);
+    EXPECT_NEAR(yarn.at<double>(j) / f, fraction + (1 - fraction) / 16, 1e-12) << j;
   }
 }
 
@@ -190,20 +191,20 @@ TEST(rope, yarn_ramp_ends_are_fractional_without_truncation) {
 // pair with at most beta_slow rotations is interpolated. Between these two pairs the fraction that is kept falls in
 // equal steps.
 TEST(rope, yarn_ramp_is_linear_between_pairs) {
-  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64), told(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64);
+  const RopeFrequencies yarn(1e4, {RopeScaling::yarn, 16, 1, 32, 2048}, 64), given(1e4, {RopeScaling::yarn, 16, 1, 32, 2048, 1.25}, 64);
   EXPECT_NEAR(yarn.amplitude(), 0.1 * std::log(16.0) + 1, 1e-15);
-  EXPECT_EQ(told.amplitude(), 1.25);
-  std::vector<double> share;
+  EXPECT_EQ(given.amplitude(), 1.25);
+  std::vector<double> fraction;
   for (Index j = 0; j < 64; ++j) {
-    const double f = std::pow(1e4, -double(j) / 64), turns = 2048 * f / (2 * M_PI);
-    share.push_back((yarn.at<double>(j) / f - 1.0 / 16) / (1 - 1.0 / 16));
-    if (turns >= 32 || turns <= 1) {
-      EXPECT_NEAR(share[j], turns > 1, 1e-12) << j;
+    const double f = std::pow(1e4, -double(j) / 64), rotations = 2048 * f / (2 * M_PI);
+    fraction.push_back((yarn.at<double>(j) / f - 1.0 / 16) / (1 - 1.0 / 16));
+    if (rotations >= 32 || rotations <= 1) {
+      EXPECT_NEAR(fraction[j], rotations > 1, 1e-12) << j;
     }
   }
   std::vector<double> steps;
   for (Index j = 1; j < 64; ++j)
-    if (share[j] < share[j - 1] - 1e-9) steps.push_back(share[j - 1] - share[j]);
+    if (fraction[j] < fraction[j - 1] - 1e-9) steps.push_back(fraction[j - 1] - fraction[j]);
   ASSERT_GT(steps.size(), 10u);
   for (const double step : steps) EXPECT_NEAR(step, 1 / double(steps.size()), 1e-9);
 }
@@ -211,22 +212,22 @@ TEST(rope, yarn_ramp_is_linear_between_pairs) {
 // Partial rotary embedding: the first channels of a wider head are rotated as in a head of that width. The other
 // channels are only scaled.
 TEST(rope, partial_rotary_rotates_only_the_first_channels) {
-  for (const Index turned_channels : {Index(0), Index(4), Index(16)})
+  for (const Index rotary_channels : {Index(0), Index(4), Index(16)})
     for (const Rotate way : {Rotate::forward, Rotate::backward}) {
       Case s;
-      s.head_dim = turned_channels;
+      s.head_dim = rotary_channels;
       const Index width = 24, heads = s.num_heads;
       Device dev(false, 1 << 20);
       Table<double> table(s);
-      const Values x = numbers(s.rows * heads * width, 1);
+      const Values x = random_values(s.rows * heads * width, 1);
       Values first;
-      for (Index i = 0; i < s.rows * heads; ++i) first.insert(first.end(), x.begin() + i * width, x.begin() + i * width + turned_channels);
+      for (Index i = 0; i < s.rows * heads; ++i) first.insert(first.end(), x.begin() + i * width, x.begin() + i * width + rotary_channels);
       Block<double> all(s.rows, heads * width, x, s.gap);
       rope<double, double>(dev, way, heads, s.scale, table.rotation(), s.places(), all.matrix<const double>(), all.matrix());
-      const Values y = all.values(), want = turned_channels ? turned<double>(s, way, first) : Values();
+      const Values y = all.values(), want = rotary_channels ? rotated<double>(s, way, first) : Values();
       for (Index i = 0; i < s.rows * heads; ++i)
         for (Index e = 0; e < width; ++e)
-          ASSERT_EQ(y[i * width + e], e < turned_channels ? want[i * turned_channels + e] : s.scale * x[i * width + e]) << e;
+          ASSERT_EQ(y[i * width + e], e < rotary_channels ? want[i * rotary_channels + e] : s.scale * x[i * width + e]) << e;
     }
 }
 

@@ -109,9 +109,9 @@ void expect_plain(const Case& c) {
     }
     for (const Index e : chosen) weights.push_back(c.rule.scale * scores[r * c.experts + e] / (c.rule.normalize ? total : 1));
   }
-  EXPECT_LE(difference(numbers(t.scores), scores), tolerance<A>);
-  EXPECT_LE(difference(numbers(t.weights), weights), tolerance<A>);
-  EXPECT_LE(difference(numbers(t.lse), lse), tolerance<A>);
+  EXPECT_LE(difference(values_of(t.scores), scores), tolerance<A>);
+  EXPECT_LE(difference(values_of(t.weights), weights), tolerance<A>);
+  EXPECT_LE(difference(values_of(t.lse), lse), tolerance<A>);
 }
 
 ExpertRows grouped(Workbench& bench, const Case& c, const Tensor2<std::int32_t>& chosen) {
@@ -221,17 +221,17 @@ void expect_gather_and_combine(const Case& c, Index width) {
   const auto x = bench.normal<T>(c.rows, width), y = bench.normal<T>(c.rows, width);
   const auto z = bench.normal<T>(c.rows * c.rule.top_k, width), gathered = bench.normal<T>(c.rows * c.rule.top_k, width);
   gather_rows<T>(bench.dev, rows, x, gathered);
-  std::vector<double> want, sums = numbers(y);
+  std::vector<double> want, sums = values_of(y);
   for (Index p = 0; p < c.rows * c.rule.top_k; ++p)
     for (Index d = 0; d < width; ++d) want.push_back(double(x(rows.slot(p) / c.rule.top_k, d)));
-  EXPECT_EQ(numbers(gathered), want);
+  EXPECT_EQ(values_of(gathered), want);
   for (const Add add : {Add::no, Add::yes}) {
-    std::vector<double> sums = add == Add::yes ? numbers(y) : std::vector<double>(c.rows * width, 0.0);
+    std::vector<double> sums = add == Add::yes ? values_of(y) : std::vector<double>(c.rows * width, 0.0);
     for (Index p = 0; p < c.rows * c.rule.top_k; ++p)
       for (Index d = 0; d < width; ++d) sums[rows.slot(p) / c.rule.top_k * width + d] += double(z(p, d));
     const auto out = bench.copy(y);
     combine_rows<T>(bench.dev, rows, z, add, out);
-    EXPECT_LE(difference(numbers(out), sums), tolerance<T>);
+    EXPECT_LE(difference(values_of(out), sums), tolerance<T>);
   }
 }
 
@@ -272,9 +272,9 @@ void expect_weighted(const Case& c, Index width, Activation activation) {
     }
   weighted_glu<T>(bench.dev, activation, rows, gate_up, t.weights, y);
   weighted_glu_backward<T>(bench.dev, activation, rows, dy, gate_up, t.weights, dgate_up, dw);
-  EXPECT_LE(difference(numbers(y), out), tolerance<T>);
-  EXPECT_LE(difference(numbers(dgate_up), back), tolerance<T>);
-  EXPECT_LE(difference(numbers(dw), dweights), tolerance<Acc<T>>);
+  EXPECT_LE(difference(values_of(y), out), tolerance<T>);
+  EXPECT_LE(difference(values_of(dgate_up), back), tolerance<T>);
+  EXPECT_LE(difference(values_of(dw), dweights), tolerance<Acc<T>>);
 }
 
 TEST(expert_rows, weighted_glu_agrees_with_plain_loops) {
@@ -302,7 +302,7 @@ void expect_weighted_bias(const Case& c, Index width) {
   const auto y = bench.normal<T>(n, width), dy = bench.normal<T>(n, width), terms = bench.normal<T>(n, width);
   const auto bias = bench.normal<Acc<T>>(1, width), dw = bench.normal<Acc<T>>(c.rows, c.rule.top_k);
   const Tensor1<const Acc<T>> b(bias.data(), width);
-  std::vector<double> out = numbers(y), scaled = numbers(dy), dweights = numbers(dw);
+  std::vector<double> out = values_of(y), scaled = values_of(dy), dweights = values_of(dw);
   for (Index p = 0; p < n; ++p)
     for (Index d = 0; d < width; ++d) {
       const double w = double(t.weights.data()[slot(p)]);
@@ -311,10 +311,10 @@ void expect_weighted_bias(const Case& c, Index width) {
       scaled[p * width + d] *= w;
     }
   add_weighted_bias<T>(bench.dev, slot, t.weights, b, y);
-  EXPECT_LE(difference(numbers(y), out), tolerance<T>);
+  EXPECT_LE(difference(values_of(y), out), tolerance<T>);
   for (const auto& to : {dw, Tensor2<Acc<T>>()}) weighted_bias_backward<T>(bench.dev, slot, dy, t.weights, b, to, terms);
-  EXPECT_LE(difference(numbers(terms), scaled), tolerance<T>);
-  EXPECT_LE(difference(numbers(dw), dweights), tolerance<Acc<T>>);
+  EXPECT_LE(difference(values_of(terms), scaled), tolerance<T>);
+  EXPECT_LE(difference(values_of(dw), dweights), tolerance<Acc<T>>);
 }
 
 TEST(expert_rows, weighted_biases_agree_with_plain_loops) {
@@ -338,10 +338,10 @@ TEST(balance, gradients_match_finite_differences) {
     const double balance = 0.7, z = softmax ? 0.3 : 0;
     t.run(bench, c);
     const auto n = bench.normal<double>(c.experts);
-    std::vector<double> count = numbers(n);
+    std::vector<double> count = values_of(n);
     add_choices<double>(bench.dev, t.chosen, n);
     for (std::size_t i = 0; i < t.chosen.span(); ++i) count[t.chosen.data()[i]] += 1;
-    EXPECT_EQ(numbers(n), count);
+    EXPECT_EQ(values_of(n), count);
     const auto loss = [&] {
       double all = 0;
       for (Index r = 0; r < c.rows; ++r) {
@@ -355,7 +355,7 @@ TEST(balance, gradients_match_finite_differences) {
       return all;
     };
     const auto dlogits = bench.normal<double>(c.rows, c.experts);
-    const auto before = numbers(dlogits);
+    const auto before = values_of(dlogits);
     add_balance_gradient<double>(bench.dev, c.rule, t.scores, softmax ? t.lse : Tensor1<double>(), n, balance, z, dlogits);
     const auto slopes = slope(flat(t.logits), loss);
     for (std::size_t i = 0; i < slopes.size(); ++i) EXPECT_NEAR(dlogits.data()[i] - before[i], slopes[i], 1e-9 * (1 + std::abs(slopes[i])));

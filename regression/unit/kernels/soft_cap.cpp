@@ -17,7 +17,7 @@ template <class A>
 void expect_capped(double tolerance) {
   for (const auto& [rows, columns] : shapes)
     for (const double cap : {0.5, 3.0, 30.0}) {
-      Values x = numbers(rows * columns, 3);
+      Values x = random_values(rows * columns, 3);
       for (double& v : x) v *= 6 * cap;
       x = rounded<A>(x);
       Device dev(false, 1 << 20);

@@ -15,10 +15,11 @@ struct Arguments {
   Values x, b, c, dt_raw, dt_bias, a_log, d, initial;
 
   explicit Arguments(const SsdShape& s)
-      : x(numbers(s.batch * s.seq_length * s.num_heads * s.head_dim, 1)), b(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 2)),
-        c(numbers(s.batch * s.seq_length * s.num_groups * s.state_size, 3)), dt_raw(numbers(s.batch * s.seq_length * s.num_heads, 4)),
-        dt_bias(numbers(s.num_heads, 5)), a_log(numbers(s.num_heads, 6)), d(numbers(s.num_heads, 7)),
-        initial(numbers(s.batch * s.num_heads * s.head_dim * s.state_size, 8)) {
+      : x(random_values(s.batch * s.seq_length * s.num_heads * s.head_dim, 1)),
+        b(random_values(s.batch * s.seq_length * s.num_groups * s.state_size, 2)),
+        c(random_values(s.batch * s.seq_length * s.num_groups * s.state_size, 3)), dt_raw(random_values(s.batch * s.seq_length * s.num_heads, 4)),
+        dt_bias(random_values(s.num_heads, 5)), a_log(random_values(s.num_heads, 6)), d(random_values(s.num_heads, 7)),
+        initial(random_values(s.batch * s.num_heads * s.head_dim * s.state_size, 8)) {
     for (double& v : dt_raw) v *= 3;  // so that time steps lie below, between and above the clamps
   }
 
@@ -111,8 +112,8 @@ struct Call {
   }
 };
 
-Values random_dy(const SsdShape& s) { return numbers(s.batch * s.seq_length * s.num_heads * s.head_dim, 11); }
-Values random_dlast(const SsdShape& s) { return numbers(s.batch * s.num_heads * s.head_dim * s.state_size, 12); }
+Values random_dy(const SsdShape& s) { return random_values(s.batch * s.seq_length * s.num_heads * s.head_dim, 11); }
+Values random_dlast(const SsdShape& s) { return random_values(s.batch * s.num_heads * s.head_dim * s.state_size, 12); }
 
 template <class T>
 Result forward(const SsdShape& s, const Arguments& a, const Positions& positions = {}) {
@@ -142,7 +143,7 @@ struct Packed {
 std::vector<Packed> packed_cases() {
   std::vector<Packed> list;
   const SsdShape s{2, 19, 4, 2, 2, 3, 4, 0, infinity};
-  for (const Lengths& lengths : cuts(19)) list.push_back({s, positions_of(lengths, 2, 19)});
+  for (const Lengths& lengths : document_splits(19)) list.push_back({s, positions_of(lengths, 2, 19)});
   list.push_back({{1, 150, 2, 1, 3, 4, 150, 0, infinity}, positions_of({20, 1, 45, 64, 150}, 1, 150)});  // one chunk of several 64-row bands
   list.push_back({s, positions_of({6, 13}, 2, 19)});
   for (int t = 0; t < 6; ++t) list.back().positions[t] += 3;
@@ -213,23 +214,23 @@ TEST(ssd, packed_documents_equal_separate_runs) {
     Call<double> packed(s, a, positions);
     const Values y = packed.forward(dev).y, dy = random_dy(s);
     const Arguments g = packed.backward(dev, dy, {});
-    Values apart = y;
+    Values separate = y;
     Arguments h = g;
     for (const Part weight : {&Arguments::dt_bias, &Arguments::a_log, &Arguments::d}) (h.*weight).assign((h.*weight).size(), 0);
     for (const Extent& e : extents_of(positions, T)) {
       SsdShape one = s;
       one.batch = 1, one.seq_length = e.count;
       Arguments b = a;
-      for (const auto& [part, width] : per_token) b.*part = cut_out(a.*part, e, T, width);
+      for (const auto& [part, width] : per_token) b.*part = extract(a.*part, e, T, width);
       b.initial.resize(x * s.state_size);
-      Call<double> alone(one, b);
-      put_back(alone.forward(dev, true).y, e, T, x, apart);
-      const Arguments d = alone.backward(dev, cut_out(dy, e, T, x), {});
+      Call<double> single_document(one, b);
+      put_back(single_document.forward(dev, true).y, e, T, x, separate);
+      const Arguments d = single_document.backward(dev, extract(dy, e, T, x), {});
       for (const auto& [part, width] : per_token) put_back(d.*part, e, T, width, h.*part);
       for (const Part weight : {&Arguments::dt_bias, &Arguments::a_log, &Arguments::d})
         for (Index i = 0; i < s.num_heads; ++i) (h.*weight)[i] += (d.*weight)[i];
     }
-    expect_near(y, apart, 1e-13, "y");
+    expect_near(y, separate, 1e-13, "y");
     EXPECT_EQ(g.initial, Values(g.initial.size(), 0));  // no document began before its sequence, so none uses the initial state
     h.initial = g.initial;
     for (const auto& [part, name] : parts) expect_near(g.*part, h.*part, 1e-12, name);
@@ -273,7 +274,7 @@ TEST(ssd, packed_documents_do_not_influence_each_other) {
     Arguments b = a;
     Values asked = dy;
     const auto change = [&](Values& x, Index width) {
-      Values part = cut_out(x, changed, 90, width);
+      Values part = extract(x, changed, 90, width);
       for (double& v : part) v = 3 * v + 0.5;
       put_back(part, changed, 90, width, x);
     };
@@ -281,9 +282,9 @@ TEST(ssd, packed_documents_do_not_influence_each_other) {
     change(asked, 10);
     const auto [z, h] = run(b, asked);
     for (const Extent& e : extents_of(positions, 90)) {
-      EXPECT_EQ(cut_out(y, e, 90, 10) == cut_out(z, e, 90, 10), e.first != changed.first) << e.first << " " << changed.first;
+      EXPECT_EQ(extract(y, e, 90, 10) == extract(z, e, 90, 10), e.first != changed.first) << e.first << " " << changed.first;
       if (e.first == changed.first) continue;
-      for (const auto& [part, width] : per_token) EXPECT_EQ(cut_out(g.*part, e, 90, width), cut_out(h.*part, e, 90, width)) << e.first;
+      for (const auto& [part, width] : per_token) EXPECT_EQ(extract(g.*part, e, 90, width), extract(h.*part, e, 90, width)) << e.first;
     }
   }
 }
@@ -330,17 +331,17 @@ TEST(ssd, packed_documents_do_not_depend_on_chunk_length) {
 // The sequence is split at any place. The last state of the first part is the initial state of the second, and its
 // gradient flows back.
 TEST(ssd, split_sequence_with_carried_state_equals_one_call) {
-  const SsdShape whole{1, 13, 2, 1, 3, 4, 4, 0, infinity};
-  const Arguments a(whole), g = backward<double>(whole, a);
-  const Result y = forward<double>(whole, a);
-  const Values dy = random_dy(whole), dlast = random_dlast(whole);
+  const SsdShape full{1, 13, 2, 1, 3, 4, 4, 0, infinity};
+  const Arguments a(full), g = backward<double>(full, a);
+  const Result y = forward<double>(full, a);
+  const Values dy = random_dy(full), dlast = random_dlast(full);
   Device dev(false, 1 << 24);
-  for (const Index cut : {1, 4, 7, 12}) {
-    SsdShape first = whole, second = whole;
-    first.seq_length = cut, second.seq_length = whole.seq_length - cut;
+  for (const Index split_at : {1, 4, 7, 12}) {
+    SsdShape first = full, second = full;
+    first.seq_length = split_at, second.seq_length = full.seq_length - split_at;
     Arguments head = a, rest = a;
     const auto split = [&](Part part, Index per_token) {
-      const auto middle = (a.*part).begin() + cut * per_token;
+      const auto middle = (a.*part).begin() + split_at * per_token;
       (head.*part).assign((a.*part).begin(), middle), (rest.*part).assign(middle, (a.*part).end());
     };
     split(&Arguments::x, 6), split(&Arguments::b, 4), split(&Arguments::c, 4), split(&Arguments::dt_raw, 2);
@@ -354,8 +355,8 @@ TEST(ssd, split_sequence_with_carried_state_equals_one_call) {
     expect_near(joined, y.y, 1e-13);
     expect_near(end.last, y.last, 1e-13);
 
-    const Arguments late = two.backward(dev, Values(dy.begin() + cut * 6, dy.end()), dlast);
-    const Arguments early = one.backward(dev, Values(dy.begin(), dy.begin() + cut * 6), late.initial);
+    const Arguments late = two.backward(dev, Values(dy.begin() + split_at * 6, dy.end()), dlast);
+    const Arguments early = one.backward(dev, Values(dy.begin(), dy.begin() + split_at * 6), late.initial);
     for (const auto& [part, name] : parts) {
       Values sum = early.*part;
       if ((early.*part).size() == (late.*part).size() && part != &Arguments::initial && (a.*part).size() == 2)
@@ -368,13 +369,12 @@ TEST(ssd, split_sequence_with_carried_state_equals_one_call) {
 
 TEST(ssd, last_state_may_alias_the_initial_state) {
   const SsdShape s = shapes()[0];
-  Call<float> apart(s, Arguments(s)), together(s, Arguments(s));
+  Call<float> separate(s, Arguments(s)), joint(s, Arguments(s));
   Device dev(false, 1 << 24);
-  const Result y = apart.forward(dev);
-  ssd<float>(dev, s, together.input(), together.weights(), together.initial.tensor(), together.y.tensor(), together.saved(),
-             together.initial.tensor());
-  EXPECT_EQ(together.y.values(), y.y);
-  EXPECT_EQ(together.initial.values(), y.last);
+  const Result y = separate.forward(dev);
+  ssd<float>(dev, s, joint.input(), joint.weights(), joint.initial.tensor(), joint.y.tensor(), joint.saved(), joint.initial.tensor());
+  EXPECT_EQ(joint.y.values(), y.y);
+  EXPECT_EQ(joint.initial.values(), y.last);
 }
 
 TEST(ssd, future_tokens_do_not_influence_the_past) {
@@ -415,9 +415,9 @@ TEST(ssd, float_and_bf16_follow_double) {
 
 // Relative distance |a - b| / |b| of two vectors.
 double distance(const Values& a, const Values& b) {
-  double apart = 0, length = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) apart += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
-  return apart == 0 ? 0 : std::sqrt(apart / length);
+  double separate = 0, length = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) separate += (a[i] - b[i]) * (a[i] - b[i]), length += b[i] * b[i];
+  return separate == 0 ? 0 : std::sqrt(separate / length);
 }
 
 // Random case: several chunks of any length, heads with decay rates from 1 to 24 as at initialization, time steps of
@@ -427,7 +427,7 @@ struct LongChunks {
   Arguments arguments;
   Positions positions;
 
-  explicit LongChunks(std::uint64_t seed) : LongChunks(numbers(8, 1000 + seed)) {}
+  explicit LongChunks(std::uint64_t seed) : LongChunks(random_values(8, 1000 + seed)) {}
   std::string name() const {
     return fmt::format("length {}, heads {}, groups {}, width {}, state {}, chunk {}, {} documents", shape.seq_length, shape.num_heads,
                        shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size, positions.empty() ? 1 : 3);
@@ -548,14 +548,14 @@ Values slice_of_all_sequences(const Values& x, const SsdShape& s, Index first, I
   const Index width = Index(x.size()) / (s.batch * s.seq_length);
   Values part;
   for (Index b = 0; b < s.batch; ++b) {
-    const Values one = cut_out(x, {b, first, count}, s.seq_length, width);
+    const Values one = extract(x, {b, first, count}, s.seq_length, width);
     part.insert(part.end(), one.begin(), one.end());
   }
   return part;
 }
 void write_back_to_all_sequences(const Values& part, const SsdShape& s, Index first, Index count, Values& x) {
   const Index width = Index(x.size()) / (s.batch * s.seq_length);
-  for (Index b = 0; b < s.batch; ++b) put_back(cut_out(part, {b, 0, count}, count, width), {b, first, count}, s.seq_length, width, x);
+  for (Index b = 0; b < s.batch; ++b) put_back(extract(part, {b, 0, count}, count, width), {b, first, count}, s.seq_length, width, x);
 }
 
 const std::vector<Part> token_parts{&Arguments::x, &Arguments::b, &Arguments::c, &Arguments::dt_raw};
@@ -567,18 +567,17 @@ struct Rank {
   using A = Acc<T>;
   Index first;
   Call<T> call;
-  Block<A> decay, total, own, dstates;
+  Block<A> decay, total, local, dstates;
   Block<T> dy;
 
-  Rank(const SsdShape& whole, const Arguments& a, const Positions& positions, const Values& dy, Index first, Index count)
-      : first(first), call(shape_of(whole, count), part_of(a, whole, first, count), positions_of_part(positions, whole, first, count)),
-        decay(whole.batch * chunks(), whole.num_heads), total(whole.batch, whole.num_heads), own(whole.batch, call.state),
-        dstates(whole.batch * chunks(), call.state),
-        dy(call.rows, whole.num_heads * whole.head_dim, slice_of_all_sequences(dy, whole, first, count)) {}
+  Rank(const SsdShape& full, const Arguments& a, const Positions& positions, const Values& dy, Index first, Index count)
+      : first(first), call(shape_of(full, count), part_of(a, full, first, count), positions_of_part(positions, full, first, count)),
+        decay(full.batch * chunks(), full.num_heads), total(full.batch, full.num_heads), local(full.batch, call.state),
+        dstates(full.batch * chunks(), call.state), dy(call.rows, full.num_heads * full.head_dim, slice_of_all_sequences(dy, full, first, count)) {}
 
   void chunk_states(Device& dev) {
     ssd_chunk_states<T>(dev, call.s, call.input(), call.weights(), call.saved(), call.last.tensor(), decays());
-    ssd_own_state<A>(dev, call.s, decays(), call.saved().states, call.last.tensor(), total.tensor(), own.tensor());
+    ssd_local_state<A>(dev, call.s, decays(), call.saved().states, call.last.tensor(), total.tensor(), local.tensor());
   }
   void outputs(Device& dev, const Values& entering) {
     Block<A> initial(call.s.batch, call.state, entering);
@@ -587,7 +586,7 @@ struct Rank {
   }
   void outputs_backward(Device& dev) {
     ssd_outputs_backward<T>(dev, call.s, call.input(), call.weights(), call.saved(), dy.tensor(), gradients());
-    ssd_own_state_backward<A>(dev, call.s, decays(), gradients(), own.tensor());
+    ssd_local_state_backward<A>(dev, call.s, decays(), gradients(), local.tensor());
   }
   // An empty `leaving` means that the state after this rank's tokens has no gradient.
   Arguments chunk_states_backward(Device& dev, const Values& leaving) {
@@ -611,7 +610,7 @@ struct Rank {
 
   // Passes an incoming state (forward) or state gradient (backward) through the tokens of this rank.
   Values through(Values x) const {
-    const Values factor = total.values(), added = own.values();
+    const Values factor = total.values(), added = local.values();
     const Index of_head = call.state / call.s.num_heads;
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = factor[i / of_head] * x[i] + added[i];
     return x;
@@ -640,28 +639,28 @@ struct Rank {
 // Random sequences with an initial state, split in two at any token, with packed documents or none.
 struct SplitSequence {
   SsdShape shape;
-  Index cut;
+  Index split_at;
   Positions positions;
   bool last_asked;  // true if the state after the last token has a gradient
 
   explicit SplitSequence(std::uint64_t seed) {
-    const Values draw = numbers(12, 2000 + seed);
+    const Values draw = random_values(12, 2000 + seed);
     const auto among = [&](int i, Index least, Index most) { return least + Index((draw[i] + 1) / 2 * double(most - least + 1)); };
     const Index groups = among(0, 1, 3);
     shape = {among(1, 1, 3), among(2, 2, 90), groups * among(3, 1, 3), groups, among(4, 1, 9), among(5, 1, 9), among(6, 1, 40), 0, infinity};
-    cut = among(7, 1, shape.seq_length - 1);
+    split_at = among(7, 1, shape.seq_length - 1);
     last_asked = draw[8] > -0.5;
     if (draw[9] < 0) return;
     const double longest = double(among(10, 2, shape.seq_length));
-    const Values chance = numbers(shape.batch * shape.seq_length, 3000 + seed);
+    const Values chance = random_values(shape.batch * shape.seq_length, 3000 + seed);
     for (std::size_t i = 0; i < chance.size(); ++i) {
       const bool sequence_begins = i % shape.seq_length == 0, document_begins = chance[i] > 1 - 2 / longest;
       positions.push_back(sequence_begins ? std::int32_t(among(11, 0, 2)) : document_begins ? 0 : positions.back() + 1);
     }
   }
   std::string name() const {
-    return fmt::format("batch {}, length {} split at {}, heads {}, groups {}, width {}, state {}, chunk {}, {}", shape.batch, shape.seq_length, cut,
-                       shape.num_heads, shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size,
+    return fmt::format("batch {}, length {} split at {}, heads {}, groups {}, width {}, state {}, chunk {}, {}", shape.batch, shape.seq_length,
+                       split_at, shape.num_heads, shape.num_groups, shape.head_dim, shape.state_size, shape.chunk_size,
                        positions.empty() ? "no documents" : "documents");
   }
 };
@@ -675,11 +674,11 @@ void expect_halves_equal_full_sequence(const SplitSequence& c, double tolerance)
   a.template round<T>();
   const Values dy = rounded<T>(random_dy(s)), dlast = c.last_asked ? rounded<Acc<T>>(random_dlast(s)) : Values();
   Device dev(false, 1 << 24);
-  Call<T> whole(s, a, c.positions);
-  const Result expected = whole.forward(dev);
-  const Arguments g = whole.backward(dev, dy, dlast, 0);
+  Call<T> full(s, a, c.positions);
+  const Result expected = full.forward(dev);
+  const Arguments g = full.backward(dev, dy, dlast, 0);
 
-  Rank<T> early(s, a, c.positions, dy, 0, c.cut), late(s, a, c.positions, dy, c.cut, s.seq_length - c.cut);
+  Rank<T> early(s, a, c.positions, dy, 0, c.split_at), late(s, a, c.positions, dy, c.split_at, s.seq_length - c.split_at);
   early.chunk_states(dev), late.chunk_states(dev);
   const Values between = early.through(a.initial);
   early.outputs(dev, a.initial), late.outputs(dev, between);
@@ -696,8 +695,8 @@ void expect_halves_equal_full_sequence(const SplitSequence& c, double tolerance)
   expect_near(g_early.initial, g.initial, tolerance, "initial");
   for (const Part part : token_parts) {
     Values joined = g.*part;
-    write_back_to_all_sequences(g_early.*part, s, 0, c.cut, joined),
-        write_back_to_all_sequences(g_late.*part, s, c.cut, s.seq_length - c.cut, joined);
+    write_back_to_all_sequences(g_early.*part, s, 0, c.split_at, joined),
+        write_back_to_all_sequences(g_late.*part, s, c.split_at, s.seq_length - c.split_at, joined);
     expect_near(joined, g.*part, tolerance, "tokens");
   }
   for (const Part part : weight_parts) {

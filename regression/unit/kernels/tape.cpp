@@ -24,7 +24,7 @@ namespace {
 struct Micro {
   Index kept = 1000, work = 700;
   const char* name = "kept";
-  bool more = false, fewer = false, turned = false;
+  bool more = false, fewer = false, swapped = false;
 
   void operator()(Tape& tape, bool dry_run) const {
     Arena activations = Arena::make(Memory::activations, 0, dry_run), scratch = Arena::make(Memory::scratch, 0, dry_run);
@@ -39,8 +39,8 @@ struct Micro {
       scratch.push(work);
     }
     tape.end_task();
-    activations.give_back(turned ? b : a);
-    activations.give_back(turned ? a : b);
+    activations.give_back(swapped ? b : a);
+    activations.give_back(swapped ? a : b);
     if (!fewer) activations.named("last").push(40);
     if (more) activations.named("surplus").push(10);
     activations.release(0);
@@ -49,12 +49,12 @@ struct Micro {
   }
 };
 
-std::shared_ptr<const Script> rehearsed(const Micro& micro, bool alone = true) {
+std::shared_ptr<const Script> rehearsed(const Micro& micro, bool exclusive = true) {
   const auto script = std::make_shared<Script>();
   Tape tape(script);
   micro(tape, true);
   micro(tape, true);
-  script->plan = plan_slot(script->blocks, alone);
+  script->plan = plan_slot(script->blocks, exclusive);
   return script;
 }
 
@@ -83,7 +83,7 @@ TEST(tape, unrecorded_allocations_are_refused_by_name) {
   expect_refused({.name = "changed"}, {"changed", "kept"});
   expect_refused({.more = true}, {"surplus", "last"});
   expect_refused({.fewer = true}, {"last"});
-  expect_refused({.turned = true}, {"other", "another time"});
+  expect_refused({.swapped = true}, {"other", "another time"});
   expect_refused({.work = 800}, {"product", "800"});
 }
 
@@ -97,7 +97,7 @@ TEST(tape, smaller_workspace_than_recorded_is_accepted) {
 }
 
 TEST(tape, recording_refuses_differing_micro_batches) {
-  for (const Micro& other : {Micro{.kept = 999}, Micro{.name = "changed"}, Micro{.more = true}, Micro{.turned = true}}) {
+  for (const Micro& other : {Micro{.kept = 999}, Micro{.name = "changed"}, Micro{.more = true}, Micro{.swapped = true}}) {
     Tape tape(std::make_shared<Script>());
     Micro{}(tape, true);
     EXPECT_NE(error_of([&] { other(tape, true); }), "");
@@ -135,11 +135,11 @@ class Player {
         kept_.erase(which);
       }
       if (e.what == Do::work) {
-        const Tape::Room room = tape_.open("work");
+        const Tape::Slot reserved = tape_.open("work");
         if (real_) {
-          allow(room.base, room.bytes);
-          std::memset(room.base, '#', std::size_t(room.bytes));
-          forbid(room.base, room.bytes);
+          allow(reserved.base, reserved.bytes);
+          std::memset(reserved.base, '#', std::size_t(reserved.bytes));
+          forbid(reserved.base, reserved.bytes);
         }
         tape_.close(e.bytes);
       }
@@ -164,8 +164,8 @@ class Player {
     return held;
   }
   void give_back(const Held& held) {
-    const Index own = real_ ? std::count(held.data, held.data + held.bytes, mark_) : held.bytes;
-    EXPECT_EQ(own, held.bytes) << "bytes of the allocation that still hold the mark";
+    const Index marked = real_ ? std::count(held.data, held.data + held.bytes, mark_) : held.bytes;
+    EXPECT_EQ(marked, held.bytes) << "bytes of the allocation that still hold the mark";
     tape_.give_back(held.data);
   }
 
@@ -192,7 +192,7 @@ TEST(tape, replayed_allocations_never_overlap_live_ones) {
     std::vector<Player> players;
     for (int i = 0; i < slots; ++i) players.emplace_back(Tape(script, all + i * plan.slot, all + slots * plan.slot), true);
     std::vector<std::size_t> next(slots, 0);
-    for (int turns = 0; turns < 30; ++turns) {
+    for (int iterations = 0; iterations < 30; ++iterations) {
       const int slot = int(random() % slots);
       players[slot].play(tasks[next[slot]], char('a' + slot));
       if (++next[slot] == tasks.size()) players[slot].end(), next[slot] = 0;

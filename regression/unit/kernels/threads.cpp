@@ -27,11 +27,11 @@ ModelConfig wide() {
 // Writes loss, gradient norm and gradient hashes of two training steps. The second step uses the weights that the first
 // has updated.
 template <class T>
-void put_numbers(std::ostream& out) {
+void put_values(std::ostream& out) {
   const ModelConfig m = wide();
   EngineConfig config;
   config.model = m, config.micro_batch_size = 2, config.seq_length = 150;
-  Rig<T> rig(config, alone(m.layers()));
+  Rig<T> rig(config, single_rank_grid(m.layers()));
   rig.engine.initialise(7);
   for (int step = 1; step <= 2; ++step) {
     const StepResult r = rig.engine.train([&](int) { return micro_batch(2 * step, 2, 150, m.vocab_size); }, 1, step, 1e-2);
@@ -49,7 +49,7 @@ void put_numbers(std::ostream& out) {
 }
 
 // Values that this test writes in a process with `threads` threads.
-std::string numbers_of(int threads, const Folder& folder) {
+std::string data_of(int threads, const Folder& folder) {
   const auto file = folder / ("of_" + std::to_string(threads));
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = fmt::format(
@@ -64,13 +64,13 @@ TEST(threads, thread_count_changes_no_bit) {
   if (const char* file = std::getenv("GYR_NUMBERS")) {
     std::ofstream out(file);
     EXPECT_EQ(rank_threads(), std::atoi(std::getenv("OMP_NUM_THREADS")));
-    put_numbers<double>(out), put_numbers<float>(out), put_numbers<bf16>(out);
+    put_values<double>(out), put_values<float>(out), put_values<bf16>(out);
     return;
   }
   const Folder folder;
-  const std::string one = numbers_of(1, folder);
+  const std::string one = data_of(1, folder);
   EXPECT_GT(one.size(), 1000u);
-  for (const int threads : {2, 3, 3}) EXPECT_EQ(numbers_of(threads, folder), one) << threads << " threads";
+  for (const int threads : {2, 3, 3}) EXPECT_EQ(data_of(threads, folder), one) << threads << " threads";
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(T, adapters, ::testing::Values("P", "*-", "M-", "W-"), 
 TEST_P(adapters, adapter_and_base_gradients_equal_finite_differences) {
   ModelConfig m = adapted(GetParam());
   m.lora.also = {"*"};
-  Rig<double> rig(config_of(m), alone(m.layers()));
+  Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
   expect_differences_of(rig.engine, batch_of(m));
 }
 
@@ -54,7 +54,7 @@ TEST_P(adapters, loss_equals_model_with_merged_weights) {
   const ModelConfig m = adapted(GetParam());
   ModelConfig plain = m;
   plain.lora = {};
-  Rig<double> rig(config_of(m), alone(m.layers())), merged(config_of(plain), alone(m.layers()));
+  Rig<double> rig(config_of(m), single_rank_grid(m.layers())), merged(config_of(plain), single_rank_grid(m.layers()));
   const auto value = [](const Parameter& p) { return p.matrix<double>(); };
   int count = 0;
   for (const auto& p : rig.engine.stage().parameters().all()) {
@@ -78,7 +78,7 @@ TEST_P(adapters, only_adapters_are_trained_starting_from_base_model) {
   const ModelConfig m = adapted(GetParam());
   ModelConfig plain = m;
   plain.lora = {};
-  Rig<double> rig(config_of(m), alone(m.layers())), without(config_of(plain), alone(m.layers()));
+  Rig<double> rig(config_of(m), single_rank_grid(m.layers())), without(config_of(plain), single_rank_grid(m.layers()));
   Index trained = 0;
   for (const auto& p : rig.engine.stage().parameters().all()) {
     EXPECT_EQ(p->trained, p->weight.of_adapter) << p->weight.name;
@@ -112,18 +112,18 @@ TEST_P(adapters, training_flops_equal_executed_gemm_flops) {
   for (const std::vector<std::string>& also : {std::vector<std::string>{}, {"*q_proj.weight", "*in_proj.weight", "*up_proj.weight"}}) {
     ModelConfig m = adapted(GetParam(), 3), plain = m;
     m.lora.also = also, plain.lora = {};
-    Rig<float> rig(config_of(m), alone(m.layers()));
+    Rig<float> rig(config_of(m), single_rank_grid(m.layers()));
     rig.engine.device().clear_work();
     rig.engine.gradients([batch = batch_of(m)](int) { return batch; }, 1, 1);
-    double products = 0, of_plain = 0, again = 0;
+    double gemms = 0, of_plain = 0, again = 0;
     for (const Work& w : rig.engine.device().work())
-      if (std::string(w.kernel) == "gemm") products += w.flops;
+      if (std::string(w.kernel) == "gemm") gemms += w.flops;
     for (const Weight& w : declared_weights(plain))
       if (w.shape.size() == 2 && w.name != "model.embed_tokens.weight") of_plain += 2.0 * double(w.size());
     for (const Weight& w : declared_weights(m))
       if (w.of_adapter) again += 2.0 * double(w.size());
     const double rest = forward_flops(plain, 12).minimal - of_plain;  // forward FLOPs of attention, scan and convolution
-    EXPECT_DOUBLE_EQ(training_flops(m, 12, config_of(m).optimizer.trained()), 3 * rest + products / (2 * 12) - again);
+    EXPECT_DOUBLE_EQ(training_flops(m, 12, config_of(m).optimizer.trained()), 3 * rest + gemms / (2 * 12) - again);
     EXPECT_GT(forward_flops(m, 12).minimal, forward_flops(plain, 12).minimal);
     EXPECT_GT(stage_costs(m, 12).layers[0], stage_costs(plain, 12).layers[0]);
   }

@@ -110,7 +110,7 @@ std::vector<double> document_means(const std::vector<double>& x, const MicroBatc
 void expect_plain_loops(const std::shared_ptr<const Objective>& objective, bool documents) {
   const ModelConfig m = model_of(objective);
   const Index classes = Index(objective->classes().size());
-  Rig<double> rig(config_of(m), alone(m.layers()));
+  Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
   set_weights(rig.engine);
   const MicroBatch batch = batch_of(m, documents);
   const Weights weight(rig.engine);
@@ -150,7 +150,7 @@ TEST(classes, gradients_equal_finite_differences) {
     for (const bool post_norm : {true, false}) {
       const ModelConfig m = model_of(objective, post_norm);
       SCOPED_TRACE(objective->name());
-      Rig<double> rig(config_of(m), alone(m.layers()));
+      Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
       set_weights(rig.engine);
       expect_differences_of(rig.engine, batch_of(m, post_norm));
     }
@@ -159,7 +159,7 @@ TEST(classes, gradients_equal_finite_differences) {
 TEST(classes, zero_classifier_loss_is_log_of_class_count) {
   for (const auto& objective : objectives()) {
     const ModelConfig m = model_of(objective);
-    Rig<double> rig(config_of(m), alone(m.layers()));
+    Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
     set_weights(rig.engine);
     for (const char* name : {"classifier.weight", "classifier.bias"}) {
       const auto w = Weights(rig.engine)(name);
@@ -216,7 +216,7 @@ TEST(classes, deck_gives_class_names_or_count) {
 TEST(classes, generator_refuses_classification_model) {
   ModelConfig m = model_of(tag(numbered_classes(3)));
   m.attention.causal = true;
-  const Error error = error_of([&] { Generator(m, DType::f32, alone(2), {1, {4}, 2}); });
+  const Error error = error_of([&] { Generator(m, DType::f32, single_rank_grid(2), {1, {4}, 2}); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("train.objective = tag"), std::string::npos) << error.what();
 }

@@ -19,7 +19,7 @@ ModelConfig encoder_of(const std::string& pattern) {
   m.norm_placement = NormPlacement::after, m.norm = NormType::layer;
   m.type_vocab_size = 2, m.positions = 24, m.tie_word_embeddings = true;
   m.window.size = 3;
-  m.objective = masked_tokens({.share = 0.7});
+  m.objective = masked_tokens({.fraction = 0.7});
   return m;
 }
 
@@ -45,7 +45,7 @@ TEST(encoder, gradients_equal_finite_differences) {
       ModelConfig m = encoder_of(std::string(2, type.symbol));
       m.norm_placement = placement;
       SCOPED_TRACE(fmt::format("{}, norms {}", m.pattern, called));
-      Rig<double> rig(config_of(m), alone(2));
+      Rig<double> rig(config_of(m), single_rank_grid(2));
       set_weights(rig.engine);
       expect_differences_of(rig.engine, batch_of(m, {5, 6, 14}));
     }
@@ -57,9 +57,9 @@ TEST(encoder, gradients_equal_finite_differences_with_embedding_norm) {
     for (const NormType norm : {NormType::rms, NormType::layer, NormType::layer_no_bias}) {
       ModelConfig m = encoder_of(pattern);
       m.norm_placement = NormPlacement::before, m.embed_norm = true, m.norm = norm;
-      m.objective = masked_tokens({.share = 0.7, .head_bias = false});
+      m.objective = masked_tokens({.fraction = 0.7, .head_bias = false});
       SCOPED_TRACE(fmt::format("{} norm {}", pattern, int(norm)));
-      Rig<double> rig(config_of(m), alone(m.layers()));
+      Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
       set_weights(rig.engine);
       expect_differences_of(rig.engine, batch_of(m, {5, 6, 14}));
     }
@@ -69,28 +69,28 @@ TEST(encoder, gradients_equal_finite_differences_with_embedding_norm) {
 // share of masked tokens changes no gradient.
 TEST(encoder, skipping_unlabelled_rows_changes_no_result) {
   std::map<double, std::map<std::string, std::vector<double>>> gradients;
-  for (const double share : {1.0, 0.7, 0.65}) {
+  for (const double fraction : {1.0, 0.7, 0.65}) {
     ModelConfig m = encoder_of("*-W-");
-    m.objective = masked_tokens({.share = share});
-    Rig<double> rig(config_of(m), alone(m.layers()));
+    m.objective = masked_tokens({.fraction = fraction});
+    Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
     set_weights(rig.engine);
     const MicroBatch batch = batch_of(m, {5, 6, 14});
     const auto source = [&](int) { return batch; };
     const auto [sum, tokens] = rig.engine.evaluate(source, 1);
-    EXPECT_NEAR(rig.engine.gradients(source, 1, 1).loss, sum / double(tokens), 1e-14) << share;
-    gradients[share] = gathered_gradients(rig.engine);
+    EXPECT_NEAR(rig.engine.gradients(source, 1, 1).loss, sum / double(tokens), 1e-14) << fraction;
+    gradients[fraction] = gathered_gradients(rig.engine);
   }
-  for (const auto& [share, all] : gradients)
+  for (const auto& [fraction, all] : gradients)
     for (const auto& [name, gradient] : all)
       for (std::size_t i = 0; i < gradient.size(); ++i)
-        EXPECT_NEAR(gradient[i], gradients.at(1.0).at(name)[i], 1e-14) << share << " " << name << " " << i;
+        EXPECT_NEAR(gradient[i], gradients.at(1.0).at(name)[i], 1e-14) << fraction << " " << name << " " << i;
 }
 
 // Compares the losses of all rows before and after one token is changed.
 TEST(encoder, token_affects_only_its_own_document) {
   ModelConfig m = encoder_of("*-*-");
-  m.objective = masked_tokens({.share = 1});
-  Rig<double> rig(config_of(m), alone(4));
+  m.objective = masked_tokens({.fraction = 1});
+  Rig<double> rig(config_of(m), single_rank_grid(4));
   set_weights(rig.engine);
   MicroBatch batch = packed(micro_batch(0, 2, 14, m.vocab_size), {5, 6, 14});  // documents of the first sequence: rows 0-4, 5-10 and 11-13
   const auto losses = [&](const MicroBatch& b) { return rig.engine.scores([&](int) { return b; }, 1).at(0).rows; };
@@ -108,8 +108,8 @@ TEST(encoder, token_affects_only_its_own_document) {
 TEST(encoder, window_shows_nearest_tokens_on_both_sides) {
   for (const auto& [pattern, layers] : {std::pair{"W-", 1}, {"W-W-", 2}}) {
     ModelConfig m = encoder_of(pattern);
-    m.objective = masked_tokens({.share = 1});
-    Rig<double> rig(config_of(m), alone(m.layers()));
+    m.objective = masked_tokens({.fraction = 1});
+    Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
     set_weights(rig.engine);
     MicroBatch batch = packed(micro_batch(0, 2, 14, m.vocab_size), {11, 3, 14});
     batch.labels.assign(batch.labels.size(), 1);
@@ -124,7 +124,7 @@ TEST(encoder, window_shows_nearest_tokens_on_both_sides) {
 
 TEST(encoder, generator_refuses_encoder_model) {
   ModelConfig m = encoder_of("*-");
-  const Error error = error_of([&] { Generator(m, DType::f32, alone(2), {1, {4}, 2}); });
+  const Error error = error_of([&] { Generator(m, DType::f32, single_rank_grid(2), {1, {4}, 2}); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("model.attention.causal = false"), std::string::npos) << error.what();
 }

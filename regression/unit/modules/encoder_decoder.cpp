@@ -65,7 +65,7 @@ TEST(encoder_decoder, gradients_equal_finite_differences) {
       for (const std::vector<Index>& lengths : {std::vector<Index>{}, {14, 5}}) {
         SCOPED_TRACE(fmt::format("{}, {} buckets, {}", pattern, buckets, lengths.empty() ? "full encoder inputs" : "padded"));
         const ModelConfig m = model_of(pattern, buckets);
-        Rig<double> rig(config_of(m), alone(m.layers()));
+        Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
         set_weights(rig.engine);
         expect_differences_of(rig.engine, batch_of(m, lengths));
       }
@@ -76,7 +76,7 @@ TEST(encoder_decoder, gradients_equal_finite_differences) {
 TEST(encoder_decoder, decoder_row_sees_encoder_input_and_earlier_tokens) {
   for (const Index buckets : {0, 8}) {
     const ModelConfig m = model_of("*->*X-", buckets);
-    Rig<double> rig(config_of(m), alone(m.layers()));
+    Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
     set_weights(rig.engine);
     const MicroBatch batch = batch_of(m, {14, 5});
     const auto before = scores_of(rig.engine, batch);
@@ -108,8 +108,8 @@ TEST(encoder_decoder, batched_generation_equals_generation_of_single_prompts) {
     std::vector<std::vector<Token>> prompts;
     for (const std::size_t n : {5, 1, 9, 3, 9})
       for (prompts.emplace_back(); prompts.back().size() < n;) prompts.back().push_back(Token(random() % std::uint64_t(m.vocab_size)));
-    const auto made = [&](const std::vector<std::vector<Token>>& asked, Index together) {
-      Generator generator(m, DType::f64, alone(m.layers()), {together, {1, 3, 5, 9}, 12});
+    const auto made = [&](const std::vector<std::vector<Token>>& asked, Index batch_size) {
+      Generator generator(m, DType::f64, single_rank_grid(m.layers()), {batch_size, {1, 3, 5, 9}, 12});
       Device dev(false, 0);
       for (const auto& p : generator.stage().parameters().all()) initialise(dev, *p, 5);
       return generator.generate(asked, {0, 0, 1, 1, 12}, [](Index, Token token) { return token == 11; });
@@ -127,38 +127,38 @@ TEST(encoder_decoder, corrupted_spans_move_from_input_to_target) {
   std::mt19937_64 random(seed_of_run());
   for (int trial = 0; trial < 200; ++trial) {
     SpanCorruption c;
-    c.share = 0.05 + 0.9 * double(random() % 1000) / 1000, c.mean_length = 1 + double(random() % 5000) / 1000, c.seed = random() % 5;
+    c.fraction = 0.05 + 0.9 * double(random() % 1000) / 1000, c.mean_length = 1 + double(random() % 5000) / 1000, c.seed = random() % 5;
     const Index tokens = 2 + Index(random() % 80), vocabulary = 300, number = Index(random() % 1000);
     const Sampled sample = sample_of(random, tokens, vocabulary);
     const Labelled l = corrupt_spans(c, sample.view(number, vocabulary), 0);
     const SpanCounts count(c, tokens);
-    EXPECT_EQ(count.corrupted, std::clamp<Index>(std::llround(double(tokens) * c.share), 1, tokens - 1));
+    EXPECT_EQ(count.corrupted, std::clamp<Index>(std::llround(double(tokens) * c.fraction), 1, tokens - 1));
     EXPECT_EQ(Index(l.tokens.size()), count.lengths(tokens).text);
     EXPECT_EQ(Index(l.labels.size()), count.lengths(tokens).text);
     EXPECT_EQ(Index(l.source.size()), count.lengths(tokens).source);
     EXPECT_EQ(l.source.back(), c.end_token);
     EXPECT_EQ(l.tokens[0], 0);
 
-    std::vector<Token> text(l.tokens.begin() + 1, l.tokens.end()), whole;  // decoder input after the start token; it has no end token
+    std::vector<Token> text(l.tokens.begin() + 1, l.tokens.end()), decoder_input;  // decoder input after the start token; it has no end token
     std::size_t at = 0, learned = 0;
     for (std::size_t i = 0; i + 1 < l.source.size(); ++i) {
       if (l.source[i] < vocabulary - count.spans) {
-        whole.push_back(l.source[i]);
+        decoder_input.push_back(l.source[i]);
         continue;
       }
       ASSERT_EQ(text.at(at), l.source[i]);
       EXPECT_EQ(l.labels[at++], l.source[i]);
       const std::size_t first = at;
       for (; at < text.size() && text[at] < vocabulary - count.spans; ++at) {
-        EXPECT_EQ(l.labels[at], sample.learned[whole.size()] ? text[at] : ignored_label);
+        EXPECT_EQ(l.labels[at], sample.learned[decoder_input.size()] ? text[at] : ignored_label);
         learned += 1;
-        whole.push_back(text[at]);
+        decoder_input.push_back(text[at]);
       }
       EXPECT_GT(at, first) << "an empty span";
     }
     EXPECT_EQ(at, text.size());
     EXPECT_EQ(Index(learned), count.corrupted);
-    EXPECT_EQ(whole, std::vector<Token>(sample.tokens.begin(), sample.tokens.end() - 1));
+    EXPECT_EQ(decoder_input, std::vector<Token>(sample.tokens.begin(), sample.tokens.end() - 1));
     const Labelled again = corrupt_spans(c, sample.view(number, vocabulary), 0);
     EXPECT_EQ(again.source, l.source);
     c.seed += 1;

@@ -49,13 +49,13 @@ void add_swiglu(const Values& w, const std::string& name, const Row& h, double w
 // Router statistics of a sequence: tokens per expert, summed normalized scores per expert, and summed squares of
 // log-sum-exp (z-loss).
 struct Balance {
-  std::vector<double> count, share;
+  std::vector<double> count, mean_probability;
   double z = 0;
 };
 
 // Output of the layer for one row x. Fills `chosen` with the top-k experts if it is empty, and skips the experts in
 // `dropped`.
-Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Index>& chosen, const std::vector<Index>& dropped, Balance& told,
+Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Index>& chosen, const std::vector<Index>& dropped, Balance& reported,
             Row* weights_of_chosen = nullptr) {
   const Routing& r = c.moe.routing;
   const Row h = normed(c, w, layer + "input_layernorm.weight", x), logits = times(w, block + "gate.weight", h);
@@ -71,9 +71,9 @@ Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Ind
     std::stable_sort(chosen.begin(), chosen.end(), [&](Index a, Index b) { return value(a) > value(b); });
     chosen.resize(r.top_k);
   }
-  told.count.resize(scores.size()), told.share.resize(scores.size()), told.z += std::log(exps) * std::log(exps);
-  for (std::size_t e = 0; e < scores.size(); ++e) told.share[e] += scores[e] / total;
-  for (const Index e : chosen) weights += scores[e], told.count[e] += 1;
+  reported.count.resize(scores.size()), reported.mean_probability.resize(scores.size()), reported.z += std::log(exps) * std::log(exps);
+  for (std::size_t e = 0; e < scores.size(); ++e) reported.mean_probability[e] += scores[e] / total;
+  for (const Index e : chosen) weights += scores[e], reported.count[e] += 1;
   Row y = x;
   for (const Index e : chosen) {
     const double weight = r.scale * scores[e] / (r.normalize ? weights : 1);
@@ -123,11 +123,11 @@ void choose(const ModelConfig& c, const Values& w, const std::vector<Row>& rows,
   }
   if (c.moe.capacity_factor == 0) return;
   const double even = double(rows.size()) * double(c.moe.routing.top_k) / double(c.moe.experts);
-  const auto room = std::size_t(std::max(1.0, std::ceil(c.moe.capacity_factor * even)));
+  const auto max_rows = std::size_t(std::max(1.0, std::ceil(c.moe.capacity_factor * even)));
   for (auto& [expert, list] : of_expert) {
     if (c.moe.drop_policy == DropPolicy::probability)
       std::stable_sort(list.begin(), list.end(), [](const Choice& a, const Choice& b) { return a.weight > b.weight; });
-    for (std::size_t i = room; i < list.size(); ++i) choices.dropped[list[i].row].push_back(expert);
+    for (std::size_t i = max_rows; i < list.size(); ++i) choices.dropped[list[i].row].push_back(expert);
   }
 }
 
@@ -138,12 +138,12 @@ Losses losses_of(const ModelConfig& c, const Values& w, const std::vector<MicroB
   const bool choose_here = choices.chosen.empty();
   for (const MicroBatch& m : batches)
     for (Index b = 0; b < batch; ++b) {
-      Balance told;
+      Balance reported;
       std::vector<Row> rows;
       for (Index i = b * seq_length; i < (b + 1) * seq_length; ++i) rows.push_back(embedded(c, w, m.tokens[i]));
       if (choose_here) choose(c, w, rows, choices);
       for (Index i = b * seq_length; i < (b + 1) * seq_length; ++i, ++row) {
-        const Row y = through(c, w, rows[std::size_t(i - b * seq_length)], choices.chosen[row], choices.dropped[row], told);
+        const Row y = through(c, w, rows[std::size_t(i - b * seq_length)], choices.chosen[row], choices.dropped[row], reported);
         Row logits = times(w, "lm_head.weight", normed(c, w, "model.final_layernorm.weight", y));
         if (m.labels[i] == ignored_label) continue;
         double exps = 0;
@@ -152,8 +152,8 @@ Losses losses_of(const ModelConfig& c, const Values& w, const std::vector<MicroB
       }
       const double T = double(seq_length);
       double even = 0;
-      for (Index e = 0; e < c.moe.experts; ++e) even += told.count[e] * told.share[e] / T;
-      balance += c.moe.aux_loss * even * double(c.moe.experts) / (double(c.moe.routing.top_k) * T) + c.moe.z_loss * told.z / T;
+      for (Index e = 0; e < c.moe.experts; ++e) even += reported.count[e] * reported.mean_probability[e] / T;
+      balance += c.moe.aux_loss * even * double(c.moe.experts) / (double(c.moe.routing.top_k) * T) + c.moe.z_loss * reported.z / T;
     }
   return {sum / labels, sum / labels + balance / double(batch * micros)};
 }
@@ -171,7 +171,7 @@ ModelConfig model_of(const Routing& rule, bool bias, Index shared) {
 void expect_plain(const ModelConfig& c) {
   EngineConfig config;
   config.model = c, config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = micros;
-  Rig<double> rig(config, alone(1));
+  Rig<double> rig(config, single_rank_grid(1));
   std::vector<MicroBatch> batches;
   for (int i = 0; i < micros; ++i) batches.push_back(micro_batch(i * batch, batch, seq_length, c.vocab_size));
   Values w;
@@ -228,7 +228,7 @@ TEST(experts, evaluation_drops_no_tokens) {
   const auto source = [&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); };
   const auto scored = [&](double factor) {
     config.model.moe.capacity_factor = factor;
-    Rig<double> rig(config, alone(1));
+    Rig<double> rig(config, single_rank_grid(1));
     return std::pair(rig.engine.evaluate(source, 1), rig.engine.gradients(source, 1, 1).loss);
   };
   const auto all = scored(0), some = scored(0.3);
@@ -246,17 +246,17 @@ TEST(experts, capacity_does_not_depend_on_context_parallelism) {
     MoeConfig c;
     c.experts = from(2, 6), c.routing.top_k = from(1, 2), c.capacity_factor = 0.1 * double(from(1, 15));
     c.drop_policy = from(0, 1) ? DropPolicy::position : DropPolicy::probability;
-    const Index sequences = from(1, 3), ranks = from(2, 5), whole = from(ranks, 23), K = c.routing.top_k;
+    const Index sequences = from(1, 3), ranks = from(2, 5), full = from(ranks, 23), K = c.routing.top_k;
     const SequenceOrder order = from(0, 1) ? SequenceOrder::zigzag : SequenceOrder::contiguous;
-    SequenceLayout one{sequences, whole};
+    SequenceLayout one{sequences, full};
     SharedChoices all;
-    for (Index i = 0; i < sequences * whole; ++i) {
+    for (Index i = 0; i < sequences * full; ++i) {
       const Index first = from(0, c.experts - 1);
       for (Index k = 0; k < K; ++k) all.chosen.push_back(std::int32_t((first + k) % c.experts)), all.weights.push_back(double(from(1, 4)));
     }
     const std::vector<std::int32_t> expected = experts_within_capacity(c, one, all);
     SequenceLayout shared = one;
-    shared.seq_length = shared_length(order, whole, ranks), shared.order = order, shared.ranks = ranks, shared.whole = whole;
+    shared.seq_length = shared_length(order, full, ranks), shared.order = order, shared.ranks = ranks, shared.full_tokens = full;
     SharedChoices by_rank;
     const auto visit = [&](Index rank, const auto& visitor) {
       shared.rank = rank;
@@ -266,9 +266,9 @@ TEST(experts, capacity_does_not_depend_on_context_parallelism) {
     for (Index rank = 0; rank < ranks; ++rank)
       visit(rank, [&](Index, Index b, Index place) {
         for (Index k = 0; k < K; ++k) {
-          const bool pads = place >= whole;  // padding rows, whose choices must not count
-          by_rank.chosen.push_back(pads ? 0 : all.chosen[(b * whole + place) * K + k]);
-          by_rank.weights.push_back(pads ? 9 : rounding(random) * all.weights[(b * whole + place) * K + k]);
+          const bool pads = place >= full;  // padding rows, whose choices must not count
+          by_rank.chosen.push_back(pads ? 0 : all.chosen[(b * full + place) * K + k]);
+          by_rank.weights.push_back(pads ? 9 : rounding(random) * all.weights[(b * full + place) * K + k]);
         }
       });
     for (Index rank = 0; rank < ranks; ++rank) {
@@ -276,7 +276,7 @@ TEST(experts, capacity_does_not_depend_on_context_parallelism) {
       const std::vector<std::int32_t> mine = experts_within_capacity(c, shared, by_rank);
       visit(rank, [&](Index row, Index b, Index place) {
         for (Index k = 0; k < K; ++k)
-          EXPECT_EQ(mine[row * K + k], place < whole ? expected[(b * whole + place) * K + k] : std::int32_t(c.experts)) << draw << " rank " << rank;
+          EXPECT_EQ(mine[row * K + k], place < full ? expected[(b * full + place) * K + k] : std::int32_t(c.experts)) << draw << " rank " << rank;
       });
     }
   }
@@ -329,7 +329,7 @@ template <class T>
 StepOutcome outcome_of(const ModelConfig& model, Index length, Index size) {
   EngineConfig config;
   config.model = model, config.micro_batch_size = size, config.seq_length = length, config.micros = int(6 / size);
-  Rig<T> rig(in<T>(config), alone(model.layers()));
+  Rig<T> rig(in<T>(config), single_rank_grid(model.layers()));
   const auto source = [&](int i) { return micro_batch(i * size, size, length, model.vocab_size); };
   StepOutcome outcome{rig.engine.gradients(source, config.micros, 1), {}};
   outcome.gradients = gathered_gradients(rig.engine);
@@ -371,16 +371,18 @@ TEST(experts, router_bias_is_not_trained_by_gradient) {
   EngineConfig config;
   config.model = model_of({Routing::softmax, 2, 1, 1, true, 1}, true, 0);
   config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = 1;
-  Rig<double> rig(config, alone(1));
+  Rig<double> rig(config, single_rank_grid(1));
   const auto& all = rig.engine.stage().parameters().all();
-  const auto numbers = [](const Parameter& p) { return std::vector<double>(p.vector<double>().data(), p.vector<double>().data() + p.size()); };
+  const auto parameter_values = [](const Parameter& p) {
+    return std::vector<double>(p.vector<double>().data(), p.vector<double>().data() + p.size());
+  };
   std::vector<std::vector<double>> before;
-  for (const auto& p : all) before.push_back(numbers(*p));
+  for (const auto& p : all) before.push_back(parameter_values(*p));
   rig.engine.train([&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); }, 1, 1, 1e-2);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool bias = all[i]->weight.name.ends_with("correction_bias");
     EXPECT_EQ(all[i]->trained, !bias) << all[i]->weight.name;
-    EXPECT_EQ(before[i] == numbers(*all[i]), bias) << all[i]->weight.name;
+    EXPECT_EQ(before[i] == parameter_values(*all[i]), bias) << all[i]->weight.name;
   }
 }
 
@@ -402,7 +404,7 @@ TEST(experts, router_bias_rises_for_underused_experts) {
         config.model.moe.bias_update_rate = rate, config.model.moe.aux_loss = again ? 0.7 : 0, config.model.moe.z_loss = 0;
         config.micro_batch_size = batch, config.seq_length = seq_length, config.micros = micros;
         if (again) config.recompute.all = recompute_of("full");
-        Rig<double> rig(config, alone(1));
+        Rig<double> rig(config, single_rank_grid(1));
         std::vector<MicroBatch> batches;
         for (int i = 0; i < micros; ++i) batches.push_back(micro_batch(i * batch, batch, seq_length, config.model.vocab_size));
         Values w;
@@ -436,7 +438,7 @@ TEST(experts, router_bias_stays_when_frozen_or_skipped) {
   const auto source = [&](int) { return micro_batch(0, batch, seq_length, config.model.vocab_size); };
   for (const bool frozen : {false, true}) {
     config.optimizer.frozen = frozen ? std::vector<std::string>{"*correction_bias"} : std::vector<std::string>{};
-    Rig<double> rig(config, alone(1));
+    Rig<double> rig(config, single_rank_grid(1));
     const auto before = biases_of(rig.engine);
     StepOrder order{1, 1e-2};
     order.loss_limit = -1;
@@ -454,7 +456,7 @@ TEST(experts, bias_updates_balance_a_skewed_router) {
   config.model = model_of({Routing::sigmoid, 2, 1, 1, true, 1}, true, 0);
   config.model.moe.bias_update_rate = 0.01, config.model.vocab_size = 200;  // a large vocabulary gives many different rows
   config.micro_batch_size = batch, config.seq_length = 100, config.micros = 1;
-  Rig<double> rig(config, alone(1));
+  Rig<double> rig(config, single_rank_grid(1));
   for (const auto& p : rig.engine.stage().parameters().all())
     if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index e) { return e == 1 || e == 4 ? 1.0 : 0.0; });
   const auto source = [&](int) { return micro_batch(0, batch, 100, config.model.vocab_size); };
@@ -476,7 +478,7 @@ TEST(experts, step_flops_equal_plan_for_any_routing) {
       Grid dry = Grid::dry_run(grid_layout(1, 1, 1, {{0, 1}}), 0);
       Timers timers(engine_timer_names());
       Engine plan(config, dry, nullptr, timers);
-      AnyRig rig(config, alone(1));
+      AnyRig rig(config, single_rank_grid(1));
       for (const auto& p : rig.engine.stage().parameters().all())
         if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index e) { return e == 1 || e == 4 ? 100.0 : 0.0; });
       const auto source = [&](int) { return micro_batch(0, batch, 40, config.model.vocab_size); };

@@ -470,8 +470,8 @@ TEST(families, keys_only_transformers_uses_are_exported_again) {
   const auto silent = [](const std::string&) {};
   import_folder(golden("modernbert").folder, folder / "checkpoint", false, silent);
   export_folder(folder / "checkpoint", folder / "out", {{}, Index(1) << 30, {}, false}, silent);
-  const auto said = [](const fs::path& of) { return nlohmann::json::parse(contents(of / config_file_name)).at("sep_token_id"); };
-  EXPECT_EQ(said(folder / "out"), said(golden("modernbert").folder));
+  const auto parsed = [](const fs::path& of) { return nlohmann::json::parse(contents(of / config_file_name)).at("sep_token_id"); };
+  EXPECT_EQ(parsed(folder / "out"), parsed(golden("modernbert").folder));
 }
 
 TEST(families, mamba2_residual_precision_differences_are_noted) {
@@ -526,8 +526,8 @@ TEST(families, gemma3_config_is_read_correctly) {
   }
   // `truncate` is read where transformers 5.24 reads it, and noted elsewhere.
   const std::string yarn = R"("rope_type": "yarn", "factor": 4, "rope_theta": 50, "original_max_position_embeddings": 16)";
-  const auto truncates = [&](const std::string& inside, const std::string& beside, std::size_t notes) {
-    const std::string more = fmt::format(R"(, "rope_parameters": {{"full_attention": {{{}{}}}{}}})", yarn, inside, beside);
+  const auto truncates = [&](const std::string& inside, const std::string& next_to, std::size_t notes) {
+    const std::string more = fmt::format(R"(, "rope_parameters": {{"full_attention": {{{}{}}}{}}})", yarn, inside, next_to);
     const HuggingFaceConfig c = parse_config_json(fmt::format(R"({{"model_type": "gemma3_text", "num_hidden_layers": 7{}}})", more), "file");
     EXPECT_EQ(c.notes.size(), notes) << more;
     return c.model.attention.rope_scaling.truncate;
@@ -601,7 +601,7 @@ TEST(families, names_without_prefix_are_read_masks_ignored) {
   safetensors::Writer to(folder / "bare" / one_file_name, bare);
   for (const safetensors::Tensor& tensor : from.tensors()) {
     std::vector<std::byte> data(std::size_t(tensor.end - tensor.begin));
-    from.read(tensor, whole(tensor.shape), data.data(), tensor.shape, whole(tensor.shape));
+    from.read(tensor, full_box(tensor.shape), data.data(), tensor.shape, full_box(tensor.shape));
     to.write(data.data(), Index(data.size()));
   }
   to.write(std::vector<float>(4).data(), 16);
@@ -636,7 +636,7 @@ TEST(families, gamma_and_beta_names_are_read_and_kept) {
   safetensors::Writer to(folder / "old" / one_file_name, written);
   for (const std::size_t i : order) {
     std::vector<std::byte> data(std::size_t(tensors[i].end - tensors[i].begin));
-    from.read(tensors[i], whole(tensors[i].shape), data.data(), tensors[i].shape, whole(tensors[i].shape));
+    from.read(tensors[i], full_box(tensors[i].shape), data.data(), tensors[i].shape, full_box(tensors[i].shape));
     to.write(data.data(), Index(data.size()));
   }
   to.commit();
@@ -662,10 +662,10 @@ void copy_weights(const fs::path& from, const fs::path& to, const Change& change
   std::sort(tensors.begin(), tensors.end(), safetensors::precedes_in_file);
   safetensors::Writer writer(to / one_file_name, tensors);
   for (const safetensors::Tensor& tensor : tensors) {
-    std::vector<float> numbers(std::size_t(elements(tensor.shape)));
-    folder.read(tensor.name, whole(tensor.shape), numbers.data(), tensor.shape, whole(tensor.shape));
-    change(tensor.name, numbers);
-    writer.write(numbers.data(), Index(numbers.size() * sizeof(float)));
+    std::vector<float> values(std::size_t(elements(tensor.shape)));
+    folder.read(tensor.name, full_box(tensor.shape), values.data(), tensor.shape, full_box(tensor.shape));
+    change(tensor.name, values);
+    writer.write(values.data(), Index(values.size() * sizeof(float)));
   }
   writer.commit();
 }
@@ -684,17 +684,17 @@ TEST(families, latent_attention_rope_scaling_is_read) {
 }
 
 TEST(families, deepseek_mtp_modules_exist_if_weights_do) {
-  const HuggingFaceConfig said = read_config_json(golden("deepseek_v3_mtp").folder / config_file_name);
-  ASSERT_NE(said.ahead, nullptr);
-  EXPECT_EQ(said.model.objective, next_token());
+  const HuggingFaceConfig parsed = read_config_json(golden("deepseek_v3_mtp").folder / config_file_name);
+  ASSERT_NE(parsed.ahead, nullptr);
+  EXPECT_EQ(parsed.model.objective, next_token());
   EXPECT_EQ(golden("deepseek_v3").model.objective, next_token()) << "its config.json asks for an MTP module, but the folder holds none";
   const ModelConfig& deep = golden("deepseek_v3_mtp_deep").model;
   EXPECT_EQ(deep.objective->depths(), 3);
   EXPECT_EQ(all_layers(deep), "L-LELELELE");
   EXPECT_STREQ(family_for(deep).model_type, "deepseek_v3");
-  ModelConfig others = golden("llama").model;
-  others.objective = multi_token({1, "*-"});
-  EXPECT_NE(std::string(error_of([&] { family_for(others, "llama"); }).what()).find("train.objective is mtp"), std::string::npos);
+  ModelConfig second = golden("llama").model;
+  second.objective = multi_token({1, "*-"});
+  EXPECT_NE(std::string(error_of([&] { family_for(second, "llama"); }).what()).find("train.objective is mtp"), std::string::npos);
   const StoredNames names(*find_family("deepseek_v3"), deep);
   for (const auto& [ours, theirs] : {std::pair{"mtp.0.enorm.weight", "model.layers.2.enorm.weight"},
                                      {"mtp.2.norm.weight", "model.layers.4.shared_head.norm.weight"},
@@ -710,16 +710,16 @@ TEST(families, mtp_copies_must_match_unless_modules_are_dropped) {
   const Folder folder;
   const fs::path from = golden("deepseek_v3_mtp").folder;
   for (const std::string& copy : {std::string("model.layers.3.embed_tokens.weight"), std::string("model.layers.3.shared_head.head.weight")}) {
-    copy_weights(from, folder / copy, [&](const std::string& name, std::vector<float>& numbers) { numbers.back() += name == copy ? 0.5f : 0; });
+    copy_weights(from, folder / copy, [&](const std::string& name, std::vector<float>& values) { values.back() += name == copy ? 0.5f : 0; });
     const Error error = error_of([&] { FolderWeights(folder / copy, golden("deepseek_v3_mtp").model).check(0, 1); });
     EXPECT_EQ(error.code, Exit::config);
     for (const std::string& part : {copy, std::string("train.objective=next_token")})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    ModelConfig alone = golden("deepseek_v3_mtp").model;
-    alone.objective = next_token();
-    const FolderWeights weights(folder / copy, alone);
+    ModelConfig without_mtp = golden("deepseek_v3_mtp").model;
+    without_mtp.objective = next_token();
+    const FolderWeights weights(folder / copy, without_mtp);
     weights.check(0, 1);
-    check_weights(weights, declared_weights(alone));
+    check_weights(weights, declared_weights(without_mtp));
   }
 }
 

@@ -54,7 +54,7 @@ std::vector<Patterns> choices_that_split_gemms() {
 
 std::vector<Patterns> all_choices() {
   std::vector<Patterns> all = choices();
-  for (const Patterns& cut : choices_that_split_gemms()) all.push_back(cut);
+  for (const Patterns& patterns : choices_that_split_gemms()) all.push_back(patterns);
   return all;
 }
 
@@ -91,20 +91,20 @@ double squares_between(const Parameter& a, const std::vector<std::byte>& b) {
 template <class T>
 void expect_masked_updates(const Patterns& frozen, double tolerance) {
   const ModelConfig m = model();
-  Rig<T> rig(config_of(m, frozen), alone(m.layers())), whole(config_of(m, {}), alone(m.layers()));
+  Rig<T> rig(config_of(m, frozen), single_rank_grid(m.layers())), all_trained(config_of(m, {}), single_rank_grid(m.layers()));
   const auto& mine = rig.engine.stage().parameters().all();
-  const auto& all = whole.engine.stage().parameters().all();
+  const auto& all = all_trained.engine.stage().parameters().all();
   std::vector<std::vector<std::byte>> start;
   for (const auto& p : all) start.push_back(bytes_of(*p, p->size()));
   for (int step = 1; step <= 3; ++step) {
     rig.engine.train(batch_of(m), 1, step, 1e-2);
-    whole.engine.train(batch_of(m), 1, step, 1e-2);
+    all_trained.engine.train(batch_of(m), 1, step, 1e-2);
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (mine[i]->trained) continue;
       EXPECT_NE(bytes_of(*all[i], all[i]->size()), start[i]) << all[i]->weight.name << " did not change in the run without frozen weights";
       put_bytes<T>(*all[i], start[i]);
-      if (!whole.engine.optimizer().has_master(*all[i])) continue;
-      const auto master = whole.engine.optimizer().master(*all[i]).numbers.template as<Acc<T>>();
+      if (!all_trained.engine.optimizer().has_master(*all[i])) continue;
+      const auto master = all_trained.engine.optimizer().master(*all[i]).values.template as<Acc<T>>();
       for (Index k = 0; k < all[i]->size(); ++k) master(k) = Acc<T>(all[i]->template vector<T>()(k));
     }
   }
@@ -146,12 +146,12 @@ Index bytes_of_steps(Index updated) { return (updated * 4 * 8 + 255) / 256 * 256
 
 TEST(frozen, weights_add_neither_gradient_norm_nor_memory) {
   const ModelConfig m = model();
-  Rig<double> whole(config_of(m, {}), alone(m.layers()));
-  whole.engine.gradients(batch_of(m), 1, 1);
-  const auto gradients = gathered_gradients(whole.engine);
+  Rig<double> all_trained(config_of(m, {}), single_rank_grid(m.layers()));
+  all_trained.engine.gradients(batch_of(m), 1, 1);
+  const auto gradients = gathered_gradients(all_trained.engine);
   for (const Patterns& frozen : all_choices()) {
     SCOPED_TRACE(frozen.front());
-    Rig<double> rig(config_of(m, frozen), alone(m.layers()));
+    Rig<double> rig(config_of(m, frozen), single_rank_grid(m.layers()));
     const double norm = rig.engine.gradients(batch_of(m), 1, 1).gradient_norm;
     double squares = 0;
     Index trained = 0, padding = 0, updated = 0, all = 0;
@@ -168,7 +168,7 @@ TEST(frozen, weights_add_neither_gradient_norm_nor_memory) {
     EXPECT_LE(used.optimizer, 2 * ((trained + padding) * 8 + 256));
     EXPECT_EQ(used.gradients, rig.capacity.gradients);
     EXPECT_EQ(used.optimizer, rig.capacity.optimizer);
-    EXPECT_EQ(used.weights - bytes_of_steps(updated), whole.engine.measured().weights - bytes_of_steps(all));
+    EXPECT_EQ(used.weights - bytes_of_steps(updated), all_trained.engine.measured().weights - bytes_of_steps(all));
   }
 }
 
@@ -177,14 +177,14 @@ TEST(frozen, weights_add_neither_gradient_norm_nor_memory) {
 TEST(frozen, weights_need_no_gradient_gemms) {
   const ModelConfig m = model();
   const auto flops = [&](const Patterns& frozen) {
-    Rig<float> rig(config_of(m, frozen), alone(m.layers()));
+    Rig<float> rig(config_of(m, frozen), single_rank_grid(m.layers()));
     rig.engine.device().clear_work();
     rig.engine.gradients(batch_of(m), 1, 1);
     EXPECT_EQ(rig.engine.device().flops() > 0, true);
-    double products = 0;
+    double gemms = 0;
     for (const Work& w : rig.engine.device().work())
-      if (std::string(w.kernel) == "gemm") products += w.flops;
-    return products;
+      if (std::string(w.kernel) == "gemm") gemms += w.flops;
+    return gemms;
   };
   const double all = flops({});
   const Patterns some{"*.k_proj.weight", "*.feed_forward.down_proj.weight", "*.mamba.in_proj.weight"};
@@ -233,8 +233,8 @@ template <class T>
 void expect_resumes(const Patterns& frozen) {
   const Folder folder;
   const ModelConfig m = model();
-  Rig<T> straight(config_of(m, frozen), alone(m.layers())), stopped(config_of(m, frozen), alone(m.layers())),
-      resumed(config_of(m, frozen), alone(m.layers()));
+  Rig<T> straight(config_of(m, frozen), single_rank_grid(m.layers())), stopped(config_of(m, frozen), single_rank_grid(m.layers())),
+      resumed(config_of(m, frozen), single_rank_grid(m.layers()));
   const auto end = state_after(straight, 1, 4);
   state_after(stopped, 1, 2);
   const auto path = save_checkpoint(folder.path(), header_at(2), stopped.engine).path;
@@ -256,23 +256,23 @@ TEST(frozen, run_resumes_with_the_same_bits) {
 TEST(frozen, weights_are_trainable_again_only_in_new_run) {
   const Folder folder;
   const ModelConfig m = model();
-  Rig<bf16> whole(config_of(m, {}), alone(m.layers())), part(config_of(m, choices()[0]), alone(m.layers()));
-  state_after(whole, 1, 2);
-  const auto full = save_checkpoint(folder / "full", header_at(2), whole.engine).path;
+  Rig<bf16> all_trained(config_of(m, {}), single_rank_grid(m.layers())), part(config_of(m, choices()[0]), single_rank_grid(m.layers()));
+  state_after(all_trained, 1, 2);
+  const auto full = save_checkpoint(folder / "full", header_at(2), all_trained.engine).path;
   EXPECT_EQ(load_checkpoint(full, part.engine, LoadWhat::everything).step, 2);
   for (std::size_t i = 0; i < part.engine.stage().parameters().all().size(); ++i) {
-    const auto &p = *part.engine.stage().parameters().all()[i], &q = *whole.engine.stage().parameters().all()[i];
+    const auto &p = *part.engine.stage().parameters().all()[i], &q = *all_trained.engine.stage().parameters().all()[i];
     EXPECT_EQ(bytes_of(p, p.size()), bytes_of(q, q.size())) << p.weight.name;
   }
   const auto some = save_checkpoint(folder / "some", header_at(2), part.engine).path;
   try {
-    load_checkpoint(some, whole.engine, LoadWhat::everything);
+    load_checkpoint(some, all_trained.engine, LoadWhat::everything);
     ADD_FAILURE() << "loading succeeded although the checkpoint lacks moments";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::config);
     EXPECT_NE(std::string(error.what()).find("holds no moments of model.layers.0.mamba"), std::string::npos) << error.what();
   }
-  EXPECT_NO_THROW(load_checkpoint(some, whole.engine, LoadWhat::weights));
+  EXPECT_NO_THROW(load_checkpoint(some, all_trained.engine, LoadWhat::weights));
 }
 
 }  // namespace

@@ -44,9 +44,9 @@ struct Draw {
 
 // A random number of layers, and random ratios whose layers fit into it.
 Draw draw_of(std::mt19937& random) {
-  std::uniform_real_distribution<double> share(0, 1);
+  std::uniform_real_distribution<double> fraction(0, 1);
   for (;;) {
-    const Draw d{1 + Index(random() % 300), random() % 8 ? share(random) : 0, random() % 8 ? share(random) : 0};
+    const Draw d{1 + Index(random() % 300), random() % 8 ? fraction(random) : 0, random() % 8 ? fraction(random) : 0};
     if (std::nearbyint(double(d.layers) * d.attention) + std::nearbyint(double(d.layers) * d.mlp) <= double(d.layers)) return d;
   }
 }

@@ -82,7 +82,7 @@ std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, std::
   EngineConfig config;
   config.model = model;
   config.seq_length = 8, config.source_length = has_encoder(model) ? 8 : 0;
-  Rig<double> rig(config, alone(model.layers()));
+  Rig<double> rig(config, single_rank_grid(model.layers()));
   rig.engine.initialise(seed);
   std::map<std::string, std::vector<double>> all;
   for (const auto& p : rig.engine.stage().parameters().all()) {

@@ -94,8 +94,8 @@ TEST(masking, masked_random_kept_tokens_are_80_10_10) {
         if (l.tokens[t] != hidden && l.tokens[t] != d.tokens[t]) ++by_tenth[std::size_t(l.tokens[t]) * 10 / vocabulary];
       }
   }
-  const auto expect = [&](double count, double share, const char* what) {
-    EXPECT_NEAR(count / found, share, 5 * std::sqrt(share * (1 - share) / found)) << what;
+  const auto expect = [&](double count, double fraction, const char* what) {
+    EXPECT_NEAR(count / found, fraction, 5 * std::sqrt(fraction * (1 - fraction) / found)) << what;
   };
   EXPECT_EQ(found, 2600 * 77);  // round(0.15 * 512) masked tokens per sequence
   expect(masked, 0.8 + 0.1 / vocabulary, "replaced by the mask token");
@@ -110,7 +110,7 @@ TEST(masking, ngram_lengths_follow_one_over_n) {
   std::vector<double> runs(4, 0);
   for (Index number = 0; number < 4000; ++number) {
     const Drawn d = drawn(random, 1000, 1, 0, number);
-    const Labelled l = mask_tokens({.share = 0.004, .max_ngram = 3, .mask_token = hidden}, d.view());
+    const Labelled l = mask_tokens({.fraction = 0.004, .max_ngram = 3, .mask_token = hidden}, d.view());
     Index run = 0, groups = 0;
     std::vector<Index> here;
     for (Index t = 0; t <= 1000; ++t) {
@@ -166,17 +166,17 @@ TEST(masking, samples_are_masked_identically_on_any_grid) {
 // many.
 TEST(masking, largest_label_count_equals_the_declared_bound) {
   std::mt19937_64 random(19);
-  for (const double share : {0.001, 0.15, 0.35, 0.5, 1.0})
+  for (const double fraction : {0.001, 0.15, 0.35, 0.5, 1.0})
     for (const Index length : {1, 3, 10, 41}) {
-      const auto objective = masked_tokens({.share = share, .max_ngram = 3, .mask_token = hidden});
+      const auto objective = masked_tokens({.fraction = fraction, .max_ngram = 3, .mask_token = hidden});
       Index largest_rank = 0;
       for (Index number = 0; number < 60; ++number) {
         const Drawn d = drawn(random, length, 1 + number % 3, 0.3 * double(number % 2), number);
         const Labelled l = objective->label(d.view());
         largest_rank = std::max(largest_rank, Index(l.labels.size()) - std::count(l.labels.begin(), l.labels.end(), ignored_label));
       }
-      EXPECT_LE(largest_rank, objective->most_labels(length)) << share << " of " << length;
-      EXPECT_EQ(largest_rank, objective->most_labels(length)) << share << " of " << length;
+      EXPECT_LE(largest_rank, objective->most_labels(length)) << fraction << " of " << length;
+      EXPECT_EQ(largest_rank, objective->most_labels(length)) << fraction << " of " << length;
     }
   EXPECT_EQ(next_token()->most_labels(41), 41);
 }

@@ -60,7 +60,7 @@ template <class T>
 class Reader {
  public:
   Reader(const ModelConfig& model, Index sequences, Index capacity)
-      : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, dtype_of<T>(), alone(model.layers())) {
+      : model_(model), sequences_(sequences), capacity_(capacity), stage_(model, dtype_of<T>(), single_rank_grid(model.layers())) {
     stage_.make_slots({{1, Index(1) << 24}}, false);
     stage_.allocate(weights_, none_, Gradients::none, capacity);
     for (const auto& p : stage_.parameters().all()) assign(device_, *p, WeightValues(p->weight));
@@ -121,14 +121,14 @@ void expect_causal(const Case& c) {
   const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
   const auto before = reader.read(tokens, 0);
   for (Index t = 0; t + 1 < c.seq_length; ++t) {
-    std::vector<Token> others = tokens;
+    std::vector<Token> second = tokens;
     for (Index b = 0; b < c.batch; ++b)
       for (Index later = t + 1; later < c.seq_length; ++later) {
-        Token& token = others[b * c.seq_length + later];
+        Token& token = second[b * c.seq_length + later];
         token = Token((token + 17) % c.model.vocab_size);
       }
     reader.forget();
-    const auto after = reader.read(others, 0);
+    const auto after = reader.read(second, 0);
     for (Index b = 0; b < c.batch; ++b) {
       for (Index now = 0; now <= t; ++now) {
         const Index r = b * c.seq_length + now;
@@ -146,7 +146,7 @@ TEST_P(model, future_tokens_do_not_change_logits_in_fp32) { expect_causal<float>
 // The same for training, which keeps no state: later tokens do not change the loss of the first labels by one bit.
 template <class T>
 void expect_causal_loss(const Case& c) {
-  Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  Rig<T> rig(config_of(c.model, c.batch, c.seq_length), single_rank_grid(c.model.layers()));
   const MicroBatch all = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
   for (Index t = 0; t + 1 < c.seq_length; ++t) {
     MicroBatch before = all;
@@ -168,7 +168,7 @@ template <class T>
 void expect_decoding_matches_prefill(const Case& c, double tolerance) {
   Reader<T> reader(c.model, c.batch, c.seq_length);
   const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
-  const auto whole = reader.read(tokens, 0);
+  const auto full = reader.read(tokens, 0);
   const auto expect_rows = [&](Index first, Index count, const std::string& how) {
     std::vector<Token> part;
     for (Index b = 0; b < c.batch; ++b)
@@ -178,7 +178,7 @@ void expect_decoding_matches_prefill(const Case& c, double tolerance) {
     for (Index b = 0; b < c.batch; ++b)
       for (Index t = 0; t < count; ++t)
         for (Index v = 0; v < c.model.vocab_size; ++v)
-          error = std::max(error, std::abs(double(rows[b * count + t][v]) - double(whole[b * c.seq_length + first + t][v])));
+          error = std::max(error, std::abs(double(rows[b * count + t][v]) - double(full[b * c.seq_length + first + t][v])));
     EXPECT_LE(error, tolerance) << how << ", tokens from " << first;
   };
   reader.forget();
@@ -216,10 +216,10 @@ TEST(model, tokens_outside_the_window_do_not_change_logits) {
     const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
     const auto before = reader.read(tokens, 0);
     for (Index t = 0; t < c.seq_length; ++t) {
-      std::vector<Token> others = tokens;
-      for (Index b = 0; b < c.batch; ++b) others[b * c.seq_length + t] = Token((tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
+      std::vector<Token> second = tokens;
+      for (Index b = 0; b < c.batch; ++b) second[b * c.seq_length + t] = Token((tokens[b * c.seq_length + t] + 17) % c.model.vocab_size);
       reader.forget();
-      const auto after = reader.read(others, 0);
+      const auto after = reader.read(second, 0);
       for (Index r = 0; r < c.batch * c.seq_length; ++r) {
         const Index now = r % c.seq_length;
         EXPECT_EQ(before[r] != after[r], now >= t && now < t + window) << "window " << window << ", token " << t << " and the logits of " << now;
@@ -233,7 +233,7 @@ TEST(model, window_over_all_tokens_equals_full_attention_bitwise) {
   c.model.window = {c.seq_length, 0};
   const auto run = [&](const char* pattern) {
     c.model.pattern = pattern;
-    Rig<float> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+    Rig<float> rig(config_of(c.model, c.batch, c.seq_length), single_rank_grid(c.model.layers()));
     return outcome(rig, {micro_batch(0, c.batch, c.seq_length, c.model.vocab_size)});
   };
   const Outcome window = run("W-W"), all = run("*-*");
@@ -268,18 +268,18 @@ TEST_P(model, batched_generation_equals_one_prompt_at_a_time) {
   const Sampling greedy{0, 0, 1, 1, made};
   std::vector<std::vector<Token>> prompts;
   for (const Index seq_length : {5, 1, 3}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, c.model.vocab_size).tokens);
-  const auto generate = [&](const std::vector<std::vector<Token>>& these, Index room = 3) {
-    Generator generator(c.model, DType::f64, alone(c.model.layers()), {room, {1, 3, 5}, made});
+  const auto generate = [&](const std::vector<std::vector<Token>>& these, Index max_new_tokens = 3) {
+    Generator generator(c.model, DType::f64, single_rank_grid(c.model.layers()), {max_new_tokens, {1, 3, 5}, made});
     Device device(false, 0);
     for (const auto& p : generator.stage().parameters().all()) assign(device, *p, WeightValues(p->weight));
     return generator.generate(these, greedy, never);
   };
-  const auto together = generate(prompts);
-  for (const Index room : {1, 2}) EXPECT_EQ(generate(prompts, room), together);
+  const auto joint = generate(prompts);
+  for (const Index max_new_tokens : {1, 2}) EXPECT_EQ(generate(prompts, max_new_tokens), joint);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    EXPECT_EQ(together[i], generate({prompts[i]})[0]) << "prompt " << i;
+    EXPECT_EQ(joint[i], generate({prompts[i]})[0]) << "prompt " << i;
     std::vector<Token> text = prompts[i];
-    text.insert(text.end(), together[i].begin(), together[i].end());
+    text.insert(text.end(), joint[i].begin(), joint[i].end());
     ASSERT_EQ(text.size(), prompts[i].size() + made);
     Reader<double> reader(c.model, 1, Index(text.size()));
     const auto logits = reader.read(text, 0);
@@ -293,7 +293,7 @@ TEST_P(model, result_does_not_depend_on_the_chunk_length) {
   for (const Index chunk : {1, 4, 8, 64}) {
     ModelConfig changed = c.model;
     changed.mamba.chunk_size = chunk;
-    Rig<double> rig(config_of(changed, c.batch, c.seq_length), alone(changed.layers()));
+    Rig<double> rig(config_of(changed, c.batch, c.seq_length), single_rank_grid(changed.layers()));
     const Outcome now = outcome(rig, {batch()});
     if (!first) first = now;
     EXPECT_NEAR(now.loss, first->loss, 1e-11 * first->loss) << chunk;
@@ -302,7 +302,7 @@ TEST_P(model, result_does_not_depend_on_the_chunk_length) {
 }
 
 TEST_P(model, zero_lm_head_gives_loss_ln_vocab_size) {
-  Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  Rig<double> rig(config_of(c.model, c.batch, c.seq_length), single_rank_grid(c.model.layers()));
   rig.engine.initialise(7);
   EXPECT_GT(std::abs(loss(rig.engine, batch()) - std::log(double(c.model.vocab_size))), 1e-9);
   assign(rig.engine.device(), rig.engine.stage().head().weight(), [](Index) { return 0; });
@@ -314,22 +314,23 @@ TEST_P(model, zero_lm_head_gives_loss_ln_vocab_size) {
 TEST(model, loss_over_several_logit_blocks_matches_training) {
   const ModelConfig m = named("T2").model;
   const Index batch = 3, seq_length = 200;
-  Rig<double> rig(config_of(m, batch, seq_length), alone(m.layers())), single(config_of(m, 1, seq_length, 3), alone(m.layers()));
+  Rig<double> rig(config_of(m, batch, seq_length), single_rank_grid(m.layers())),
+      single(config_of(m, 1, seq_length, 3), single_rank_grid(m.layers()));
   rig.engine.initialise(7), single.engine.initialise(7);
-  const MicroBatch together = micro_batch(0, batch, seq_length, m.vocab_size);
-  const double all = loss(rig.engine, together);
+  const MicroBatch joint = micro_batch(0, batch, seq_length, m.vocab_size);
+  const double all = loss(rig.engine, joint);
   double one_by_one = 0;
   for (Index i = 0; i < batch; ++i) one_by_one += loss(single.engine, micro_batch(i, 1, seq_length, m.vocab_size)) / double(batch);
   EXPECT_NEAR(all, one_by_one, 1e-12 * all);
-  EXPECT_NEAR(all, outcome(rig, {together}).loss, 1e-12 * all);
+  EXPECT_NEAR(all, outcome(rig, {joint}).loss, 1e-12 * all);
 }
 
 TEST_P(model, gradient_accumulation_matches_one_larger_micro_batch) {
-  Rig<double> together(config_of(c.model, 4, c.seq_length), alone(c.model.layers()));
-  Rig<double> apart(config_of(c.model, 1, c.seq_length, 4), alone(c.model.layers()));
+  Rig<double> joint(config_of(c.model, 4, c.seq_length), single_rank_grid(c.model.layers()));
+  Rig<double> separate(config_of(c.model, 1, c.seq_length, 4), single_rank_grid(c.model.layers()));
   std::vector<MicroBatch> singles;
   for (Index i = 0; i < 4; ++i) singles.push_back(micro_batch(i, 1, c.seq_length, c.model.vocab_size));
-  const Outcome a = outcome(together, {micro_batch(0, 4, c.seq_length, c.model.vocab_size)}), b = outcome(apart, singles);
+  const Outcome a = outcome(joint, {micro_batch(0, 4, c.seq_length, c.model.vocab_size)}), b = outcome(separate, singles);
   EXPECT_NEAR(a.loss, b.loss, 1e-12 * a.loss);
   EXPECT_LE(difference(a.gradients, b.gradients), 1e-12);
 }
@@ -337,8 +338,8 @@ TEST_P(model, gradient_accumulation_matches_one_larger_micro_batch) {
 // The tokens of an unlabelled sequence change neither loss nor gradients. Both equal those of the labelled sequence
 // only.
 TEST_P(model, tokens_without_labels_do_not_affect_gradients) {
-  Rig<double> two(config_of(c.model, 2, c.seq_length), alone(c.model.layers()));
-  Rig<double> one(config_of(c.model, 1, c.seq_length), alone(c.model.layers()));
+  Rig<double> two(config_of(c.model, 2, c.seq_length), single_rank_grid(c.model.layers()));
+  Rig<double> one(config_of(c.model, 1, c.seq_length), single_rank_grid(c.model.layers()));
   MicroBatch half = micro_batch(0, 2, c.seq_length, c.model.vocab_size);
   std::fill(half.labels.begin() + c.seq_length, half.labels.end(), ignored_label);
   half.labels[0] = ignored_label;
@@ -346,11 +347,11 @@ TEST_P(model, tokens_without_labels_do_not_affect_gradients) {
   for (Index t = 0; t < c.seq_length; ++t) other.tokens[c.seq_length + t] = Token((half.tokens[c.seq_length + t] + 5) % c.model.vocab_size);
   MicroBatch first = micro_batch(0, 1, c.seq_length, c.model.vocab_size);
   first.labels[0] = ignored_label;
-  const Outcome a = outcome(two, {half}), b = outcome(two, {other}), alone = outcome(one, {first});
+  const Outcome a = outcome(two, {half}), b = outcome(two, {other}), first_only = outcome(one, {first});
   EXPECT_EQ(a.loss, b.loss);
   EXPECT_LE(difference(a.gradients, b.gradients), 1e-13);
-  EXPECT_NEAR(a.loss, alone.loss, 1e-12 * alone.loss);
-  EXPECT_LE(difference(alone.gradients, a.gradients), 1e-12);
+  EXPECT_NEAR(a.loss, first_only.loss, 1e-12 * first_only.loss);
+  EXPECT_LE(difference(first_only.gradients, a.gradients), 1e-12);
 }
 
 // Loss and gradients over documents of different lengths, weighted by labelled tokens. The documents of each length run
@@ -365,7 +366,7 @@ Outcome outcome_by_length(const ModelConfig& config, const std::vector<MicroBatc
     double labelled = 0;
     for (const MicroBatch& m : group) labelled += double(std::count_if(m.labels.begin(), m.labels.end(), [](Token t) { return t != ignored_label; }));
     if (labelled == 0) continue;
-    Rig<T> rig(config_of(config, 1, length, int(group.size())), alone(config.layers()));
+    Rig<T> rig(config_of(config, 1, length, int(group.size())), single_rank_grid(config.layers()));
     const Outcome part = outcome(rig, group);
     sum.loss += labelled * part.loss, tokens += labelled;
     for (const auto& [name, values] : part.gradients) {
@@ -384,11 +385,11 @@ Outcome outcome_by_length(const ModelConfig& config, const std::vector<MicroBatc
 // lengths.
 template <class T>
 void expect_packing_matches_separate(const ModelConfig& config, Index batch, Index seq_length, double tolerance) {
-  Rig<T> rig(config_of(config, batch, seq_length), alone(config.layers()));
-  for (const Lengths& lengths : cuts(seq_length)) {
-    const MicroBatch together = packed(micro_batch(0, batch, seq_length, config.vocab_size), lengths);
-    if (std::all_of(together.labels.begin(), together.labels.end(), [](Token label) { return label == ignored_label; })) continue;
-    const Outcome a = outcome(rig, {together}), b = outcome_by_length<T>(config, split_documents(together));
+  Rig<T> rig(config_of(config, batch, seq_length), single_rank_grid(config.layers()));
+  for (const Lengths& lengths : document_splits(seq_length)) {
+    const MicroBatch joint = packed(micro_batch(0, batch, seq_length, config.vocab_size), lengths);
+    if (std::all_of(joint.labels.begin(), joint.labels.end(), [](Token label) { return label == ignored_label; })) continue;
+    const Outcome a = outcome(rig, {joint}), b = outcome_by_length<T>(config, split_documents(joint));
     EXPECT_NEAR(a.loss, b.loss, tolerance * b.loss) << "packed documents, the first of length " << lengths.front() << " tokens";
     EXPECT_LE(difference(b.gradients, a.gradients), tolerance) << "packed documents, the first of length " << lengths.front() << " tokens";
   }
@@ -416,7 +417,7 @@ TEST(model, bidirectional_packing_matches_separate_documents) { expect_packing_i
 // One document that fills its sequence gives the same bits as an unpacked sequence.
 template <class T>
 void expect_one_document_equals_unpacked(const Case& c) {
-  Rig<T> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  Rig<T> rig(config_of(c.model, c.batch, c.seq_length), single_rank_grid(c.model.layers()));
   const MicroBatch plain = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size);
   const Outcome a = outcome(rig, {plain}), b = outcome(rig, {packed(plain, {c.seq_length})});
   EXPECT_EQ(a.loss, b.loss);
@@ -431,9 +432,9 @@ TEST_P(model, one_document_per_sequence_equals_unpacked_bitwise) {
 
 // The loss of a document does not change by one bit when tokens of other documents change.
 template <class T>
-void expect_documents_apart(const Case& c) {
+void expect_documents_separate(const Case& c) {
   constexpr Index seq_length = 21;
-  Rig<T> rig(config_of(c.model, 1, seq_length), alone(c.model.layers()));
+  Rig<T> rig(config_of(c.model, 1, seq_length), single_rank_grid(c.model.layers()));
   const MicroBatch all = packed(micro_batch(0, 1, seq_length, c.model.vocab_size), {3, 8, 2, 8});
   const auto extents = extents_of(all.positions, seq_length);
   const auto inside = [](const Extent& e, Index r) { return r >= e.first && r < e.first + e.count; };
@@ -450,12 +451,12 @@ void expect_documents_apart(const Case& c) {
     }
 }
 
-TEST_P(model, packed_documents_do_not_interact_in_fp64) { expect_documents_apart<double>(c); }
-TEST_P(model, packed_documents_do_not_interact_in_fp32) { expect_documents_apart<float>(c); }
+TEST_P(model, packed_documents_do_not_interact_in_fp64) { expect_documents_separate<double>(c); }
+TEST_P(model, packed_documents_do_not_interact_in_fp32) { expect_documents_separate<float>(c); }
 
 TEST(model, invalid_document_positions_are_refused) {
   const Case& c = named("T1");
-  Rig<double> rig(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  Rig<double> rig(config_of(c.model, c.batch, c.seq_length), single_rank_grid(c.model.layers()));
   MicroBatch bad = packed(micro_batch(0, c.batch, c.seq_length, c.model.vocab_size), {5, 16});
   bad.positions[3] = 7;
   EXPECT_THROW(loss(rig.engine, bad), Error);
@@ -471,7 +472,7 @@ TEST(model, dry_run_counts_flops_of_packed_documents) {
   Grid grid = Grid::dry_run(grid_layout(1, 1, 1, {{0, c.model.layers()}}), 0);
   Timers timers(engine_timer_names());
   Engine dry(config, grid, nullptr, timers);
-  Rig<float> rig(config, alone(c.model.layers()));
+  Rig<float> rig(config, single_rank_grid(c.model.layers()));
   const MicroBatch plain = micro_batch(0, 1, seq_length, c.model.vocab_size);
   double last = 0;
   for (const MicroBatch& batch : {packed(plain, Lengths(14, 50)), packed(plain, {350, 350}), plain}) {
@@ -486,8 +487,8 @@ TEST(model, dry_run_counts_flops_of_packed_documents) {
 }
 
 TEST_P(model, bf16_loss_is_near_fp64_loss) {
-  Rig<double> exact(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
-  Rig<bf16> rounded(config_of(c.model, c.batch, c.seq_length), alone(c.model.layers()));
+  Rig<double> exact(config_of(c.model, c.batch, c.seq_length), single_rank_grid(c.model.layers()));
+  Rig<bf16> rounded(config_of(c.model, c.batch, c.seq_length), single_rank_grid(c.model.layers()));
   const double a = loss(exact.engine, batch()), b = loss(rounded.engine, batch());
   EXPECT_NEAR(a, b, 2e-2);
   EXPECT_NE(a, b);
@@ -498,7 +499,7 @@ TEST_P(model, bf16_loss_is_near_fp64_loss) {
 void expect_gradients_are_differences(const ModelConfig& config, Index batch, Index seq_length) {
   constexpr double h = 1e-3;
   constexpr Index samples = 11;
-  Rig<double> rig(config_of(config, batch, seq_length), alone(config.layers()));
+  Rig<double> rig(config_of(config, batch, seq_length), single_rank_grid(config.layers()));
   const MicroBatch tokens = micro_batch(0, batch, seq_length, config.vocab_size);
   const Values gradients = outcome(rig, {tokens}).gradients;
   for (const auto& p : rig.engine.stage().parameters().all()) {
@@ -586,7 +587,7 @@ TEST(model, norm_offset_does_not_change_loss_or_gradients) {
   const auto run = [&](double offset) {
     ModelConfig m = c.model;
     m.norm_offset = offset, m.norm_placement = NormPlacement::both, m.attention.qk_norm = true;
-    Rig<double> rig(config_of(m, c.batch, c.seq_length), alone(m.layers()));
+    Rig<double> rig(config_of(m, c.batch, c.seq_length), single_rank_grid(m.layers()));
     for (const auto& p : rig.engine.stage().parameters().all()) {
       const std::string& name = p->weight.name;
       const bool norm = name.find("layernorm") != std::string::npos || name.find("q_norm") != std::string::npos || name.ends_with("k_norm.weight");
@@ -595,9 +596,9 @@ TEST(model, norm_offset_does_not_change_loss_or_gradients) {
     }
     return outcome(rig, {micro_batch(0, c.batch, c.seq_length, c.model.vocab_size)});
   };
-  const Outcome whole = run(0), less_one = run(1);
-  EXPECT_NEAR(whole.loss, less_one.loss, 1e-13);
-  EXPECT_LE(difference(whole.gradients, less_one.gradients), 1e-12);
+  const Outcome full = run(0), less_one = run(1);
+  EXPECT_NEAR(full.loss, less_one.loss, 1e-13);
+  EXPECT_LE(difference(full.gradients, less_one.gradients), 1e-12);
 }
 
 // Published model shapes with the parameter counts that their makers state, and forward FLOPs per token at 4096 tokens.
@@ -641,12 +642,12 @@ TEST(model, flops_match_the_closed_form) {
   for (const Published& p : published) {
     const double d = p.hidden_size, q = p.num_heads * p.head_dim, k = p.num_kv_heads * p.head_dim, H = p.ssm_num_heads, E = H * p.ssm_head_dim;
     const double N = p.state_size, GN = p.num_groups * N, V = p.vocab_size;
-    const double products = 2 * d * (q + 2 * k) + 2 * q * d + 2 * d * (2 * E + 2 * GN + H) + 2 * E * d + 6 * d * p.intermediate_size;
+    const double gemms = 2 * d * (q + 2 * k) + 2 * q * d + 2 * d * (2 * E + 2 * GN + H) + 2 * E * d + 6 * d * p.intermediate_size;
     const double scores = 2 * T * q, convolution = 2 * K * (E + 2 * GN);
     const TokenFlops flops = forward_flops(model_of(p), Index(T));
-    EXPECT_EQ(flops.executed, p.layers * (products + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V) << p.name;
-    EXPECT_EQ(flops.minimal, p.layers * (products + scores + convolution + 5 * E * N) + 2 * d * V) << p.name;
-    EXPECT_EQ(flops.megatron, p.layers * (products + 2 * scores + 7 * E * N) + 2 * d * V) << p.name;
+    EXPECT_EQ(flops.executed, p.layers * (gemms + scores + convolution + 2 * Q * (GN + E) + 4 * E * N) + 2 * d * V) << p.name;
+    EXPECT_EQ(flops.minimal, p.layers * (gemms + scores + convolution + 5 * E * N) + 2 * d * V) << p.name;
+    EXPECT_EQ(flops.megatron, p.layers * (gemms + 2 * scores + 7 * E * N) + 2 * d * V) << p.name;
     EXPECT_TRUE(p.flops == 0 || std::abs(flops.executed / p.flops - 1) < 0.005) << p.name << " " << flops.executed;
     const StageCosts costs = stage_costs(model_of(p), Index(T));
     EXPECT_EQ(costs.layers, std::vector<double>(p.layers, (flops.executed - costs.head) / double(p.layers))) << p.name;
@@ -660,8 +661,8 @@ TEST(model, flops_of_window_attention_count_visible_keys) {
   const auto attention = [&](const char* pattern, Index window, Index seq_length) {
     ModelConfig other = m;
     other.pattern = pattern, other.window.size = window;
-    const double products = forward_flops(other, 0).minimal;
-    return forward_flops(other, seq_length).minimal - products;
+    const double gemms = forward_flops(other, 0).minimal;
+    return forward_flops(other, seq_length).minimal - gemms;
   };
   const double each = 4.0 * double(m.attention.num_heads * m.attention.head_dim);
   EXPECT_EQ(attention("W", 4096, 4096), attention("*", 1, 4096));

@@ -94,7 +94,7 @@ TEST(multi_token, gradients_match_differences_of_the_total_loss) {
       SCOPED_TRACE(fmt::format("{} {} {}", kind.name, kind.trunk, int(placement)));
       EngineConfig config = config_of(kind);
       config.model.norm_placement = placement;
-      Rig<double> rig(config, alone(config.model.layers()));
+      Rig<double> rig(config, single_rank_grid(config.model.layers()));
       MicroBatch batch = packed(batch_of(config), {4, seq_length});
       batch.labels[1] = ignored_label;
       total_loss(rig.engine, batch);
@@ -108,15 +108,15 @@ TEST(multi_token, packed_documents_match_separate_documents) {
   for (const Kind& kind : kinds()) {
     SCOPED_TRACE(kind.name);
     const EngineConfig config = config_of(kind, 1);
-    Rig<double> together(config, alone(config.model.layers()));
+    Rig<double> joint(config, single_rank_grid(config.model.layers()));
     const MicroBatch all = packed(batch_of(config), {5, 1, 2, seq_length});
-    const StepResult whole = together.engine.gradients([&](int) { return all; }, 1, 1);
-    std::vector<double> sums(whole.ahead_losses.size(), 0.0), counts = sums;
+    const StepResult full = joint.engine.gradients([&](int) { return all; }, 1, 1);
+    std::vector<double> sums(full.ahead_losses.size(), 0.0), counts = sums;
     for (const MicroBatch& document : split_documents(all)) {
       EngineConfig one = config;
       one.seq_length = document.seq_length;
       if (std::all_of(document.labels.begin(), document.labels.end(), [](Token label) { return label == ignored_label; })) continue;
-      Rig<double> rig(one, alone(config.model.layers()));
+      Rig<double> rig(one, single_rank_grid(config.model.layers()));
       const StepResult part = rig.engine.gradients([&](int) { return document; }, 1, 1);
       for (std::size_t k = 0; k < sums.size(); ++k) {
         const double labels = std::max<double>(0, double(document.seq_length) - 1 - double(k + 1));
@@ -125,9 +125,9 @@ TEST(multi_token, packed_documents_match_separate_documents) {
       }
     }
     for (std::size_t k = 0; k < sums.size(); ++k) {
-      ASSERT_EQ(whole.ahead_losses[k].has_value(), counts[k] > 0) << k;
+      ASSERT_EQ(full.ahead_losses[k].has_value(), counts[k] > 0) << k;
       if (counts[k] > 0) {
-        EXPECT_NEAR(*whole.ahead_losses[k], sums[k] / counts[k], 1e-12) << k;
+        EXPECT_NEAR(*full.ahead_losses[k], sums[k] / counts[k], 1e-12) << k;
       }
     }
   }
@@ -140,7 +140,7 @@ TEST(multi_token, mtp_depth_without_labels_adds_no_gradient) {
   const auto gradients = [](const MultiToken& m) {
     EngineConfig config = config_of("T1", "*-", m);
     config.seq_length = 3;
-    Rig<double> rig(config, alone(2));
+    Rig<double> rig(config, single_rank_grid(2));
     const StepResult r = rig.engine.gradients([&](int) { return batch_of(config); }, 1, 1);
     return std::pair(r, gathered_gradients(rig.engine));
   };
@@ -160,7 +160,7 @@ TEST(multi_token, validation_ignores_the_mtp_modules) {
     EngineConfig config = config_of(kind);
     const MicroBatch batch = batch_of(config);
     const auto measured = [&](const EngineConfig& c) {
-      Rig<double> rig(c, alone(c.model.layers()));
+      Rig<double> rig(c, single_rank_grid(c.model.layers()));
       return rig.engine.evaluate([&](int) { return batch; }, 1);
     };
     const auto with = measured(config);
@@ -181,8 +181,8 @@ TEST(multi_token, parameters_and_flops_match_the_closed_form) {
     EXPECT_EQ(parameter_count(with), parameter_count(layers) + depths * (3 * norm + 2 * d * d)) << kind.name;
     const double more = double(depths) * (2.0 * double(d * with.vocab_size) + 4.0 * double(d * d));
     const TokenFlops a = forward_flops(with, seq_length), b = forward_flops(layers, seq_length);
-    for (const auto& [ahead, beside] : {std::pair{a.minimal, b.minimal}, {a.executed, b.executed}, {a.megatron, b.megatron}})
-      EXPECT_NEAR(ahead, beside + more, 1e-9 * ahead) << kind.name;
+    for (const auto& [ahead, plain] : {std::pair{a.minimal, b.minimal}, {a.executed, b.executed}, {a.megatron, b.megatron}})
+      EXPECT_NEAR(ahead, plain + more, 1e-9 * ahead) << kind.name;
     EXPECT_NEAR(training_flops(with, seq_length, {}), 3 * a.minimal, 1e-9 * a.minimal) << kind.name;
     const StageCosts c = stage_costs(with, seq_length);
     EXPECT_EQ(Index(c.layers.size()), with.layers());
@@ -207,8 +207,8 @@ TEST(multi_token, deck_configures_multi_token_prediction) {
   EXPECT_EQ(m->depths, 2);
   EXPECT_EQ(m->pattern, "*E") << "the default is the last block of the model";
   EXPECT_TRUE(m->usual);
-  Deck said = Deck::parse("model: {pattern: \"*-*E\"}\ntrain: {objective: mtp, mtp: {pattern: \"*-\"}}", "run.yaml");
-  EXPECT_EQ(multi_token_of(*read_run_config(said).model.objective)->pattern, "*-");
+  Deck other_deck = Deck::parse("model: {pattern: \"*-*E\"}\ntrain: {objective: mtp, mtp: {pattern: \"*-\"}}", "run.yaml");
+  EXPECT_EQ(multi_token_of(*read_run_config(other_deck).model.objective)->pattern, "*-");
   EXPECT_EQ(m->weight, 0.1);
   EXPECT_EQ(run.model.loss_terms.z, 0.01);
   EXPECT_EQ(all_layers(run.model), "*-*E*E*E");

@@ -25,9 +25,9 @@ class RewardHead final : public Head {
   RewardHead(const ModelConfig& c, Parameters& p)
       : Head(p.declare({"lm_head.weight", {1, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide})) {}
 
-  void loss(Pass& a, Frame&, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* said) override {
+  void loss(Pass& a, Frame&, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* row_scores) override {
     score(a, x.as<const T>(), labels.of_rows, sum, [&](Index, double error) {
-      if (said) said->rows.push_back({error * error / 2, 0});
+      if (row_scores) row_scores->rows.push_back({error * error / 2, 0});
     });
   }
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& stream, const Labels& labels, Tensor1<const double> scales,
@@ -110,7 +110,7 @@ EngineConfig rewarded(const Case& c) {
 
 TEST(objective, custom_objective_trains_with_unchanged_engine) {
   const Case& c = named("T2");
-  Rig<double> rig(rewarded(c), alone(c.model.layers()));
+  Rig<double> rig(rewarded(c), single_rank_grid(c.model.layers()));
   rig.engine.initialise(7);
   const auto source = [&](int i) { return labelled(*rig.engine.config().model.objective, c, i * c.batch); };
   const double before = rig.engine.gradients(source, 1, 1).loss;
@@ -126,7 +126,7 @@ TEST(objective, custom_objective_trains_with_unchanged_engine) {
 
 TEST(objective, custom_objective_gradient_matches_finite_differences) {
   const Case& c = named("T2");
-  Rig<double> rig(rewarded(c), alone(c.model.layers()));
+  Rig<double> rig(rewarded(c), single_rank_grid(c.model.layers()));
   rig.engine.initialise(7);
   const auto source = [&](int i) { return labelled(*rig.engine.config().model.objective, c, i * c.batch); };
   const auto loss = [&] { return rig.engine.evaluate(source, 1).first / double(c.batch); };
@@ -138,14 +138,14 @@ TEST(objective, custom_objective_gradient_matches_finite_differences) {
 TEST(objective, label_smoothing_and_z_loss_affect_only_training) {
   const Case& c = named("T3");
   for (const auto& objective :
-       {next_token(), masked_tokens({.share = 1, .mask_token = 1}), tag(numbered_classes(3)), classify(numbered_classes(4))}) {
+       {next_token(), masked_tokens({.fraction = 1, .mask_token = 1}), tag(numbered_classes(3)), classify(numbered_classes(4))}) {
     SCOPED_TRACE(objective->name());
     const auto losses = [&](const LossTerms& terms) {
       EngineConfig config;
       config.model = c.model, config.model.objective = objective, config.model.loss_terms = terms, config.precision = DType::f64;
       config.model.tie_word_embeddings = false;
       config.micro_batch_size = c.batch, config.seq_length = c.seq_length;
-      AnyRig rig(config, alone(c.model.layers()));
+      AnyRig rig(config, single_rank_grid(c.model.layers()));
       const Index classes = Index(objective->classes().size());
       const auto source = [&](int) { return micro_batch(0, c.batch, c.seq_length, classes > 0 ? classes : c.model.vocab_size); };
       const double measured = rig.engine.evaluate(source, 1).first;

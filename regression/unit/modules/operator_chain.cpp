@@ -51,7 +51,7 @@ class Trial {
     }
     Costs best;
     for (int state = 0; state < tensor_states; ++state)
-      if (TensorState(state) != TensorState::units || can_share(begin, rules_.ranks)) go(stops, 0, state, {}, best[state]);
+      if (TensorState(state) != TensorState::units || can_divide(begin, rules_.ranks)) go(stops, 0, state, {}, best[state]);
     return best;
   }
   Index tried() const { return tried_; }
@@ -189,16 +189,16 @@ ModelChains chains_of(const ModelConfig& m) {
   return all;
 }
 
-struct FoundCut {
+struct FoundSplit {
   OperatorWeight weight;
-  WeightSplit cut;
+  WeightSplit split;
 };
-std::vector<FoundCut> cuts_of(const ModelChains& chains, const LayoutRules& rules, bool sequence) {
-  std::vector<FoundCut> found;
+std::vector<FoundSplit> splits_of(const ModelChains& chains, const LayoutRules& rules, bool sequence) {
+  std::vector<FoundSplit> found;
   for (const ModelChain& chain : chains)
     for_each_step(chain.operators, lay_out(chain, rules, sequence), [&](const OperatorChain& of, const LayoutStep& step) {
       if (step.op >= 0)
-        for (const OperatorWeight& w : of[step.op].weights) found.push_back({w, step.cut});
+        for (const OperatorWeight& w : of[step.op].weights) found.push_back({w, step.split});
     });
   return found;
 }
@@ -216,21 +216,21 @@ Coordinates tensor_rank(int ranks, int rank) {
   return at;
 }
 
-bool can_place(const Weight& w, int ranks) { return !w.sharding(Axis::tensor) || can_share({0, w.sharding(Axis::tensor)->runs}, ranks); }
+bool can_place(const Weight& w, int ranks) { return !w.sharding(Axis::tensor) || can_divide({0, w.sharding(Axis::tensor)->runs}, ranks); }
 
 // Each weight is placed as declared on every rank. If the declared sharding does not support this number of ranks, no
 // unit may be split either.
 void expect_declared_shardings(const std::string& name, const ModelConfig& m, int ranks, bool sequence) {
   const std::vector<Weight> declared = declared_weights(m);
-  const std::vector<FoundCut> found = cuts_of(chains_of(m), {.ranks = ranks}, sequence);
+  const std::vector<FoundSplit> found = splits_of(chains_of(m), {.ranks = ranks}, sequence);
   const bool by_hand = std::all_of(declared.begin(), declared.end(), [&](const Weight& w) { return can_place(w, ranks); });
   for (const Weight& w : declared) {
-    const auto mine = std::find_if(found.begin(), found.end(), [&](const FoundCut& f) { return names(f.weight, w); });
+    const auto mine = std::find_if(found.begin(), found.end(), [&](const FoundSplit& f) { return names(f.weight, w); });
     const bool named = mine != found.end();
     ASSERT_TRUE(named || !w.sharding(Axis::tensor)) << name << ": no operator has " << w.name << ", which is sharded";
     if (!named) continue;  // an unsharded weight outside of the chains
     Weight derived = w;
-    derived.shardings = mine->weight.shardings(mine->cut);
+    derived.shardings = mine->weight.shardings(mine->split);
     EXPECT_EQ(mine->weight.shape, w.shape) << name << ": " << w.name;
     for (int rank = 0; rank < ranks; ++rank) {
       const Placement there = place(derived, tensor_rank(ranks, rank));  // throws if a unit would be split
@@ -238,7 +238,7 @@ void expect_declared_shardings(const std::string& name, const ModelConfig& m, in
       EXPECT_TRUE(as_declared) << name << ": " << w.name << " on rank " << rank << " of " << ranks;
     }
   }
-  for (const FoundCut& f : found)
+  for (const FoundSplit& f : found)
     EXPECT_TRUE(f.weight.name.ends_with("lm_head.bias") || f.weight.name.ends_with("classifier.bias") ||
                 std::any_of(declared.begin(), declared.end(), [&](const Weight& w) { return names(f.weight, w); }))
         << name << ": no declared weight has the name " << f.weight.name;
@@ -297,9 +297,9 @@ ModelConfig with_another(ModelConfig m, std::size_t layer) {
 void expect_complete_gradients(const ModelChains& chains, const LayoutRules& rules, const std::string& where) {
   for (const ModelChain& chain : chains)
     for_each_step(chain.operators, lay_out(chain, rules, false), [&](const OperatorChain& of, const LayoutStep& step) {
-      if (step.op < 0 || step.cut != WeightSplit::nowhere || of[step.op].weights.empty()) return;
+      if (step.op < 0 || step.split != WeightSplit::nowhere || of[step.op].weights.empty()) return;
       const std::string& name = of[step.op].name;
-      EXPECT_TRUE(step.in == TensorState::whole || name == "routing" || name.find("latents") != std::string::npos) << name << ", " << where;
+      EXPECT_TRUE(step.in == TensorState::full || name == "routing" || name.find("latents") != std::string::npos) << name << ", " << where;
     });
 }
 

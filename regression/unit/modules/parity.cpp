@@ -30,7 +30,7 @@ class parity : public ::testing::TestWithParam<std::string> {};
 TEST_P(parity, parameters_loss_and_gradients_match_references) {
   const Case& c = named(GetParam());
   EXPECT_EQ(parameter_count(c.model), c.reference.parameters);
-  Rig<double> rig(config_of(c), alone(c.model.layers()));
+  Rig<double> rig(config_of(c), single_rank_grid(c.model.layers()));
   const StepResult result = rig.engine.gradients([&](int) { return micro_batch(0, c.batch, c.seq_length, c.model.vocab_size); }, 1, 1);
   EXPECT_NEAR(result.loss, c.reference.loss, 1e-10 + 1e-9 * c.reference.loss);
   EXPECT_NEAR(result.gradient_norm, c.reference.gradient_norm, printed);
@@ -41,9 +41,9 @@ TEST_P(parity, parameters_loss_and_gradients_match_references) {
 // Through the generation path: a full prompt at once, with KV cache and SSM state.
 TEST_P(parity, logits_match_references) {
   const Case& c = named(GetParam());
-  Rig<double> rig(config_of(c), alone(c.model.layers()));
+  Rig<double> rig(config_of(c), single_rank_grid(c.model.layers()));
   StateStore state(Arena(Memory::activations, Index(1) << 22), c.batch, c.seq_length);
-  Stage stage(c.model, DType::f64, alone(c.model.layers()));
+  Stage stage(c.model, DType::f64, single_rank_grid(c.model.layers()));
   stage.make_slots({{1, Index(1) << 24}}, false);
   Arena weights(Memory::weights, Index(1) << 22), none(Memory::gradients, 0);
   stage.allocate(weights, none, Gradients::none, c.seq_length);

@@ -80,14 +80,14 @@ TEST(preference, loss_and_predictions_match_plain_loops) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 12; ++draw) {
     const Drawn d(random, 1 + draw % 3);
-    Rig<double> rig(d.config(), alone(d.run.model.layers()));
+    Rig<double> rig(d.config(), single_rank_grid(d.run.model.layers()));
     set_weights(rig.engine);
     const auto source = [&](int) { return d.batch; };
-    const ObjectiveScores said = rig.engine.scores(source, 1).at(0);
-    const std::vector<RowScore>& scores = said.rows;
+    const ObjectiveScores pair_scores = rig.engine.scores(source, 1).at(0);
+    const std::vector<RowScore>& scores = pair_scores.rows;
     const std::vector<Compared> pairs = compared(d, scores);
-    ASSERT_EQ(said.margins.size(), pairs.size());
-    for (std::size_t i = 0; i < pairs.size(); ++i) EXPECT_NEAR(said.margins[i], pairs[i].margin, 1e-12);
+    ASSERT_EQ(pair_scores.margins.size(), pairs.size());
+    for (std::size_t i = 0; i < pairs.size(); ++i) EXPECT_NEAR(pair_scores.margins[i], pairs[i].margin, 1e-12);
     double loss = 0;
     for (const Compared& p : pairs) loss += std::log(1 + std::exp(-p.margin));
     const auto [sum, count] = rig.engine.evaluate(source, 1);
@@ -120,7 +120,7 @@ TEST(preference, gradients_match_finite_differences) {
     for (const bool tied : {false, true}) {
       EngineConfig config = d.config();
       config.model.tie_word_embeddings = tied;
-      Rig<double> rig(config, alone(d.run.model.layers()));
+      Rig<double> rig(config, single_rank_grid(d.run.model.layers()));
       set_weights(rig.engine);
       expect_differences_of(rig.engine, d.batch);
     }
@@ -131,7 +131,7 @@ TEST(preference, gradients_match_finite_differences) {
 TEST(preference, dpo_loss_starts_at_ln_2_and_falls) {
   std::mt19937 random(seed_of_run());
   Drawn d(random, 3);
-  Rig<double> rig(d.config(), alone(d.run.model.layers()));
+  Rig<double> rig(d.config(), single_rank_grid(d.run.model.layers()));
   set_weights(rig.engine);
   const auto source = [&](int) { return d.batch; };
   auto& references = d.batch.pairs.reference;
@@ -148,7 +148,7 @@ TEST(preference, dpo_loss_starts_at_ln_2_and_falls) {
 TEST(preference, a_batch_without_pairs_is_refused) {
   std::mt19937 random(seed_of_run());
   Drawn d(random, 1);
-  Rig<double> rig(d.config(), alone(d.run.model.layers()));
+  Rig<double> rig(d.config(), single_rank_grid(d.run.model.layers()));
   set_weights(rig.engine);
   std::ranges::fill(d.batch.pairs.label_of_pair, ignored_label);
   EXPECT_EQ(error_of([&] { rig.engine.gradients([&](int) { return d.batch; }, 1, 1); }).code, Exit::data);

@@ -54,12 +54,12 @@ void expect_halves(const Drawn& d, const Span& text, const OrderedHalves& h) {
   Index second = first;
   while (second < last && h.types[second] == 0) ++second;
   const bool swaps = h.order[text.first] == swapped;
-  const Index behind = last - second, cut = swaps ? first + behind : second;
-  EXPECT_GE(std::min(cut - first, last - cut), std::max<Index>(1, inner / 4)) << "a half is too short; inner tokens: " << inner;
-  EXPECT_TRUE(d.begins.empty() || (d.begins[cut] && h.begins[second])) << "the split is inside a word";
+  const Index second_length = last - second, split_at = swaps ? first + second_length : second;
+  EXPECT_GE(std::min(split_at - first, last - split_at), std::max<Index>(1, inner / 4)) << "a half is too short; inner tokens: " << inner;
+  EXPECT_TRUE(d.begins.empty() || (d.begins[split_at] && h.begins[second])) << "the split is inside a word";
   for (Index t = text.first; t < text.last; ++t) {
     const bool inside = t >= first && t < last;
-    const Index was = !swaps || !inside ? t : t < second ? t + cut - first : t - second + first;
+    const Index was = !swaps || !inside ? t : t < second ? t + split_at - first : t - second + first;
     EXPECT_EQ(h.tokens[t], d.tokens[was]) << t;
     EXPECT_EQ(h.learned[t], d.learned[was]) << t;
     EXPECT_TRUE(d.begins.empty() || t == second || h.begins[t] == d.begins[was]) << t;
@@ -73,8 +73,8 @@ void expect_untouched(const Drawn& d, const Span& tokens, const OrderedHalves& h
 }
 
 bool can_be_split(const Drawn& d, const Span& text) {
-  const Index first = text.first + 1, last = text.last - 1, apart = std::max<Index>(1, (last - first) / 4);
-  for (Index t = first + apart; t + (last - first) / 4 < last; ++t)
+  const Index first = text.first + 1, last = text.last - 1, quarter = std::max<Index>(1, (last - first) / 4);
+  for (Index t = first + quarter; t + (last - first) / 4 < last; ++t)
     if (d.begins.empty() || d.begins[t]) return true;
   return false;
 }
@@ -100,25 +100,25 @@ TEST(sentence_order, half_the_texts_are_swapped_at_uniform_splits) {
   std::vector<Token> tokens(inner + 3, 1);
   const std::vector<std::uint8_t> learned(inner + 3, 1);
   Index swaps = 0;
-  std::vector<double> cuts(inner, 0);
+  std::vector<double> split_counts(inner, 0);
   for (Index number = 0; number < samples; ++number) {
     const OrderedHalves h = order_halves(9, {tokens, learned, {}, number, 2});
     const Index ones = std::count(h.types.begin(), h.types.end(), 1) - 1;
     swaps += h.order[0] == swapped;
-    ++cuts[std::size_t(h.order[0] == swapped ? ones : inner - ones)];
+    ++split_counts[std::size_t(h.order[0] == swapped ? ones : inner - ones)];
   }
   EXPECT_NEAR(double(swaps), 0.5 * samples, 5 * std::sqrt(0.25 * samples));
-  for (Index cut = 0; cut < inner; ++cut) {
-    const double share = cut >= inner / 4 && cut < inner - inner / 4 ? 2.0 / inner : 0;
-    EXPECT_NEAR(cuts[cut], share * samples, 5 * std::sqrt(share * samples)) << cut;
+  for (Index split_at = 0; split_at < inner; ++split_at) {
+    const double fraction = split_at >= inner / 4 && split_at < inner - inner / 4 ? 2.0 / inner : 0;
+    EXPECT_NEAR(split_counts[split_at], fraction * samples, 5 * std::sqrt(fraction * samples)) << split_at;
   }
 }
 
 TEST(sentence_order, order_depends_only_on_seed_and_sample_number) {
   const SampleSource source = [](Index number) {
-    std::mt19937 own{std::uint32_t(number)};
+    std::mt19937 generator{std::uint32_t(number)};
     Sample s;
-    for (Index t = 0; t <= 32; ++t) s.tokens.push_back(Token(10 + own() % 20));
+    for (Index t = 0; t <= 32; ++t) s.tokens.push_back(Token(10 + generator() % 20));
     s.learned.assign(33, 1);
     return s;
   };
@@ -148,7 +148,7 @@ EngineConfig encoder(NormPlacement placement, Index types) {
   m = named("T5").model;
   m.pattern = "*-*-", m.vocab_size = 23, m.hidden_size = 12, m.attention.causal = false, m.tie_word_embeddings = true;
   m.norm_placement = placement, m.type_vocab_size = types;
-  m.objective = masked_tokens({.share = 1, .sentence_order = true});
+  m.objective = masked_tokens({.fraction = 1, .sentence_order = true});
   config.micro_batch_size = 2, config.seq_length = 11, config.precision = DType::f64;
   return config;
 }
@@ -174,7 +174,7 @@ TEST(sentence_order, gradients_match_finite_differences_of_both_losses) {
     for (const Index types : {0, 1, 2, 3}) {
       SCOPED_TRACE(fmt::format("{} {}", int(placement), types));
       const EngineConfig config = encoder(placement, types);
-      Rig<double> rig(config, alone(config.model.layers()));
+      Rig<double> rig(config, single_rank_grid(config.model.layers()));
       const MicroBatch batch = with_halves(packed(micro_batch(0, 2, 11, 23), {4, 11}));
       both_losses(rig.engine, batch);
       const auto kept = gathered_gradients(rig.engine);
@@ -186,7 +186,7 @@ TEST(sentence_order, gradients_match_finite_differences_of_both_losses) {
 // A zero head gives both orders the probability 1/2.
 TEST(sentence_order, zero_head_has_a_loss_of_ln_2) {
   const EngineConfig config = encoder(NormPlacement::after, 2);
-  Rig<double> rig(config, alone(config.model.layers()));
+  Rig<double> rig(config, single_rank_grid(config.model.layers()));
   for (const auto& p : rig.engine.stage().parameters().all())
     if (p->weight.name.starts_with("sentence_order.")) std::fill_n(p->vector<double>().data(), p->size(), 0.0);
   const MicroBatch batch = with_halves(micro_batch(0, 2, 11, 23));

@@ -62,32 +62,32 @@ TEST(seq2seq, json_line_gives_source_and_text) {
 TEST(seq2seq, labels_are_the_target_text_and_end_token) {
   Dice dice;
   for (int draw = 0; draw < 500; ++draw) {
-    const Index room = dice.from(1, 9), max_source_tokens = dice.from(1, 9), end = 1, start = dice.from(0, 3);
-    const bool same_room = dice.from(0, 3) == 0;
+    const Index max_tokens = dice.from(1, 9), max_source_tokens = dice.from(1, 9), end = 1, start = dice.from(0, 3);
+    const bool same_capacity = dice.from(0, 3) == 0;
     const auto given = [&](Index most) {
       std::vector<Token> tokens = dice.tokens(dice.from(0, most));
       if (dice.from(0, 1) && Index(tokens.size()) < most) tokens.push_back(Token(end));
       return tokens;
     };
-    const std::vector<Token> source = given(same_room ? room : max_source_tokens), text = given(room);
+    const std::vector<Token> source = given(same_capacity ? max_tokens : max_source_tokens), text = given(max_tokens);
     std::vector<Token> padded = text;
-    padded.resize(room + 1, 0);
-    std::vector<std::uint8_t> learned(room + 1, 0);
+    padded.resize(max_tokens + 1, 0);
+    std::vector<std::uint8_t> learned(max_tokens + 1, 0);
     for (std::size_t t = 0; t < text.size(); ++t) learned[t] = dice.from(0, 3) > 0;
     const TextSpan span{0, Index(text.size())};
     SampleView view{padded, learned, {}, 0, 30};
     view.start = Token(start), view.texts = {&span, 1}, view.source = source;
-    const Labelled l = label_pair({same_room ? 0 : max_source_tokens, Token(end)}, view);
+    const Labelled l = label_pair({same_capacity ? 0 : max_source_tokens, Token(end)}, view);
 
     const auto ended = [&](const std::vector<Token>& tokens) { return !tokens.empty() && tokens.back() == end; };
-    const Index most = same_room ? room : max_source_tokens, kept = std::min(Index(source.size()) - ended(source), most - 1);
+    const Index most = same_capacity ? max_tokens : max_source_tokens, kept = std::min(Index(source.size()) - ended(source), most - 1);
     std::vector<Token> expected(source.begin(), source.begin() + kept);
     expected.push_back(Token(end));
     EXPECT_EQ(l.source, expected);
-    const Index words = std::min(Index(text.size()) - ended(text), room - 1);
-    ASSERT_EQ(Index(l.tokens.size()), room);
-    ASSERT_EQ(Index(l.labels.size()), room);
-    for (Index t = 0; t < room; ++t) {
+    const Index words = std::min(Index(text.size()) - ended(text), max_tokens - 1);
+    ASSERT_EQ(Index(l.tokens.size()), max_tokens);
+    ASSERT_EQ(Index(l.labels.size()), max_tokens);
+    for (Index t = 0; t < max_tokens; ++t) {
       EXPECT_EQ(l.tokens[t], t == 0 ? Token(start) : t <= words ? text[t - 1] : 0) << t;
       const Token label = t < words ? (learned[t] ? text[t] : ignored_label) : t > words || (ended(text) && !learned[t]) ? ignored_label : Token(end);
       EXPECT_EQ(l.labels[t], label) << t;
@@ -238,7 +238,7 @@ TEST(seq2seq, padding_does_not_change_loss_and_gradients) {
           sources.push_back(dice.tokens(dice.from(0, source_length))), texts.push_back(dice.tokens(dice.from(0, seq_length)));
         const auto step = [&](const ModelConfig& model, Index first, Index count, Index length) {
           const EngineConfig config = config_of(model, count, length);
-          Rig<double> rig(config, alone(model.layers()));
+          Rig<double> rig(config, single_rank_grid(model.layers()));
           set_weights(rig.engine);
           const auto sample = [&](Index i) {
             return sample_of(sources[i], {texts[i].begin(), texts[i].begin() + std::min(Index(texts[i].size()), length)}, length);
@@ -247,7 +247,7 @@ TEST(seq2seq, padding_does_not_change_loss_and_gradients) {
           const StepResult r = rig.engine.gradients([&](int) { return batch; }, 1, 1);
           return std::pair(r, gathered_gradients(rig.engine));
         };
-        const auto [together, gradients] = step(m, 0, pairs, seq_length);
+        const auto [joint, gradients] = step(m, 0, pairs, seq_length);
         double sum = 0, labels = 0;
         NamedGradients sums;
         for (Index i = 0; i < pairs; ++i) {
@@ -261,8 +261,8 @@ TEST(seq2seq, padding_does_not_change_loss_and_gradients) {
             for (std::size_t k = 0; k < x.size(); ++k) to[k] += x[k] * double(r.tokens);
           }
         }
-        EXPECT_EQ(double(together.tokens), labels);
-        EXPECT_NEAR(together.loss, sum / labels, 1e-12);
+        EXPECT_EQ(double(joint.tokens), labels);
+        EXPECT_NEAR(joint.loss, sum / labels, 1e-12);
         for (const auto& [name, x] : gradients)
           for (std::size_t k = 0; k < x.size(); ++k) ASSERT_NEAR(x[k], sums.at(name)[k] / labels, 1e-12) << name << " " << k;
       }
@@ -282,7 +282,7 @@ TEST(seq2seq, loss_and_gradients_match_transformers) {
   EXPECT_EQ(batch.labels, g.batch.labels);
   EXPECT_EQ(batch.source, g.batch.source);
   EXPECT_EQ(batch.source_lengths, g.batch.source_lengths);
-  Rig<double> rig(config_of(m, g.batch.batch, length), alone(m.layers()));
+  Rig<double> rig(config_of(m, g.batch.batch, length), single_rank_grid(m.layers()));
   load_weights(g.folder, rig.engine);
   const StepResult r = rig.engine.gradients([&](int) { return batch; }, 1, 1);
   EXPECT_NEAR(r.loss, g.twice.loss, 1e-13);

@@ -37,11 +37,11 @@ TEST(sequence_layout, ranks_hold_every_token_once) {
   for (int draw = 0; draw < 300; ++draw) {
     const auto ranks = drawn(random);
     SCOPED_TRACE(fmt::format("seed 5, draw {}: {}", draw, text(ranks[0])));
-    const Index whole = ranks[0].ranks * ranks[0].seq_length;
-    std::vector<int> holders(whole, 0);
+    const Index full = ranks[0].ranks * ranks[0].seq_length;
+    std::vector<int> holders(full, 0);
     for (const SequenceLayout& s : ranks)
       for (Index t = 0; t < s.seq_length; ++t) ++holders.at(s.place(t));
-    EXPECT_EQ(holders, std::vector<int>(whole, 1));
+    EXPECT_EQ(holders, std::vector<int>(full, 1));
     for (const SequenceLayout& s : ranks) {
       const Positions positions = positions_of(s, {});
       for (Index r = 0; r < s.rows(); ++r) EXPECT_EQ(positions[r], s.past_of(r / s.seq_length) + s.place(r % s.seq_length)) << "row " << r;
@@ -73,13 +73,13 @@ TEST(sequence_layout, non_consecutive_document_positions_are_refused) {
   for (int draw = 0; draw < 300; ++draw) {
     const auto ranks = drawn(random);
     SCOPED_TRACE(fmt::format("seed 7, draw {}: {}", draw, text(ranks[0])));
-    const Index whole = ranks[0].ranks * ranks[0].seq_length;
+    const Index full = ranks[0].ranks * ranks[0].seq_length;
     Positions documents;
     for (Index b = 0; b < ranks[0].batch; ++b)
-      for (Index t = 0, p = random() % 5; t < whole; ++t, p = random() % 4 ? p + 1 : 0) documents.push_back(std::int32_t(p));
+      for (Index t = 0, p = random() % 5; t < full; ++t, p = random() % 4 ? p + 1 : 0) documents.push_back(std::int32_t(p));
     for (const SequenceLayout& s : ranks) {
       Positions mine;
-      for (Index r = 0; r < s.rows(); ++r) mine.push_back(documents[r / s.seq_length * whole + s.place(r % s.seq_length)]);
+      for (Index r = 0; r < s.rows(); ++r) mine.push_back(documents[r / s.seq_length * full + s.place(r % s.seq_length)]);
       EXPECT_EQ(positions_of(s, mine), mine);
       const Index row = random() % s.rows(), t = row % s.seq_length;
       const bool follows = t > 0 && s.place(t) == s.place(t - 1) + 1;

@@ -103,10 +103,10 @@ TEST(sharding, sharding_of_several_runs_keeps_row_order) {
     expect_placed({"rows", {140, 3}, by_rows(runs), zeros()}, ranks);
     expect_placed({"columns", {3, 140}, by_columns(runs), zeros()}, ranks);
     expect_placed({"everywhere", {7}, replicated(), zeros()}, ranks);
-    Index behind = -1;
+    Index last_index = -1;
     for (const Held& held : place({"rows", {140, 3}, by_rows(runs), zeros()}, at(ranks, 0)).boxes) {
-      EXPECT_GT(held.box.first[0], behind);
-      behind = held.box.first[0] + held.box.count[0] - 1;
+      EXPECT_GT(held.box.first[0], last_index);
+      last_index = held.box.first[0] + held.box.count[0] - 1;
     }
   }
 }
@@ -195,25 +195,25 @@ TEST(sharding, flat_split_of_shard_covers_each_element_once) {
     for (Coordinate& c : here.along) c.ranks = int(dice(1, 3)), c.rank = int(dice(0, c.ranks - 1));
     const Weight w = drawn_weight(dice, here);
     const Placement held = place(w, here);
-    std::map<Index, Index> whole, parts;  // logical index of each local element
+    std::map<Index, Index> full, parts;  // logical index of each local element
     const auto note = [](std::map<Index, Index>& in) {
       return [&in](Index logical, Index local, Index count, const Held&) {
         for (Index i = 0; i < count; ++i) EXPECT_TRUE(in.emplace(local + i, logical + i).second) << "a local element occurs twice";
       };
     };
-    stretches(w, held, note(whole));
+    stretches(w, held, note(full));
     const Index all = elements(held.shape);
     for (Index first = 0; first < all;) {
       const Index last = std::min(all, first + dice(1, std::max<Index>(1, all / 2)));
       std::map<Index, Index> part;
-      stretches(w, {held.shape, cut(held, first, last)}, note(part));
+      stretches(w, {held.shape, pieces_of(held, first, last)}, note(part));
       for (const auto& [local, logical] : part) {
         EXPECT_TRUE(local >= first && local < last) << "a local element is outside of its part";
         EXPECT_TRUE(parts.emplace(local, logical).second) << "a local element is in two parts";
       }
       first = last;
     }
-    EXPECT_EQ(parts, whole);
+    EXPECT_EQ(parts, full);
     if (HasFailure()) return;
   }
 }

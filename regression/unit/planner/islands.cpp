@@ -21,9 +21,9 @@
 namespace gyr::testing::islands_suite {
 namespace {
 
-// Random islands with as many ranks in total as the layout has. If `whole`, each island holds complete pipeline stages.
-Islands draw_islands(Dice& dice, const Layout& layout, bool whole) {
-  const int pipeline = layout.size(Axis::pipeline), grain = whole ? layout.ranks() / pipeline : 1;
+// Random islands with as many ranks in total as the layout has. If `entire_island`, each island holds complete pipeline stages.
+Islands draw_islands(Dice& dice, const Layout& layout, bool entire_island) {
+  const int pipeline = layout.size(Axis::pipeline), grain = entire_island ? layout.ranks() / pipeline : 1;
   Islands islands;
   for (int left = layout.ranks() / grain; left > 0;) {
     const int here = dice.between(1, left);
@@ -43,14 +43,14 @@ TEST(islands, only_pipeline_groups_cross_islands_when_stages_fit) {
   int crossed = 0;
   for (int i = 0; i < 100; ++i) {
     const Drawn d = draw(dice);
-    const bool whole = dice.coin();
-    const Islands islands = draw_islands(dice, d.layout, whole);
+    const bool entire_island = dice.coin();
+    const Islands islands = draw_islands(dice, d.layout, entire_island);
     const Layout layout = ordered(d.layout, islands);
     check_permutation(layout.permutation, layout.ranks());
     const int tensor = layout.size(Axis::tensor);
     const bool tensor_fits = std::all_of(islands.begin(), islands.end(), [&](const Island& island) { return island.ranks % tensor == 0; });
     for (const Axis axis : {Axis::data, Axis::context, Axis::tensor}) {
-      const bool fits = whole || (axis == Axis::tensor && tensor_fits);
+      const bool fits = entire_island || (axis == Axis::tensor && tensor_fits);
       EXPECT_FALSE(fits && crosses(layout, islands, axis)) << name_of(axis) << " crosses islands in " << layout.text();
       for (int position = 0; position < layout.ranks() && !crosses(layout, islands, axis); ++position)
         for (const int rank : ranks_of(layout, position, Axes(axis).text()))
@@ -62,7 +62,7 @@ TEST(islands, only_pipeline_groups_cross_islands_when_stages_fit) {
     for (int stage = 1; stage < layout.size(Axis::pipeline); ++stage)
       borders += island_of(islands, ranks_of(layout, 0, "pipeline")[std::size_t(stage)]) !=
                  island_of(islands, ranks_of(layout, 0, "pipeline")[std::size_t(stage) - 1]);
-    EXPECT_TRUE(!whole || borders == int(islands.size()) - 1);
+    EXPECT_TRUE(!entire_island || borders == int(islands.size()) - 1);
     const std::string text = text_of(layout, islands);
     const bool across = crosses(layout, islands, Axis::data) || crosses(layout, islands, Axis::context) || crosses(layout, islands, Axis::tensor);
     EXPECT_EQ(text.find("do not divide") != std::string::npos, across) << text;
@@ -100,10 +100,10 @@ double makespan(const std::vector<Index>& layers, const std::vector<double>& spe
 // reduce the makespan by 6.9 %.
 TEST(islands, slower_stages_get_fewer_layers) {
   const std::vector<double> speeds{197, 197, 160, 160};
-  const std::vector<Index> cut = sizes_of(split_stages(std::vector<double>(48, 1), 0, 0, 4, speeds)), even(4, 12);
-  EXPECT_EQ(cut, (std::vector<Index>{13, 13, 11, 11}));
+  const std::vector<Index> stage_sizes = sizes_of(split_stages(std::vector<double>(48, 1), 0, 0, 4, speeds)), even(4, 12);
+  EXPECT_EQ(stage_sizes, (std::vector<Index>{13, 13, 11, 11}));
   EXPECT_NEAR(makespan(even, speeds, 16), 4.190, 5e-4);
-  EXPECT_NEAR(makespan(cut, speeds, 16), 3.902, 5e-4);
+  EXPECT_NEAR(makespan(stage_sizes, speeds, 16), 3.902, 5e-4);
   // Holmes gives the first stage floor(N S / sum of S) layers (N layers, S speed): 26 and 22 of 48, 16 and 14 of 30.
   // The slowest stage here is never slower.
   for (const auto& [layers, first] : {std::pair<Index, Index>{48, 26}, {30, 16}}) {
@@ -186,9 +186,10 @@ TEST(islands, slow_links_carry_pipeline_boundary_messages) {
           << line.communicator << " " << name_of(line.operation);
     }
     const Index rows = layout.sequences(0, d.config.micro_batch_size, d.config.seq_length).rows();
-    const Index share = layout.sequence ? StreamRows{rows, layout.stream_parts()}.share() : rows;
+    const Index local_rows = layout.sequence ? StreamRows{rows, layout.stream_parts()}.rows_per_part() : rows;
     for (int position = 0; position < layout.ranks(); ++position)
-      if (layout.coordinate(position, Axis::pipeline) == 0) sent += 2.0 * borders * d.config.micros * double(share * d.config.model.hidden_size) * 4;
+      if (layout.coordinate(position, Axis::pipeline) == 0)
+        sent += 2.0 * borders * d.config.micros * double(local_rows * d.config.model.hidden_size) * 4;
     EXPECT_NEAR(messages, sent, 1e-9 * sent) << layout.text();
     seen += borders > 0;
   }
@@ -258,13 +259,13 @@ TEST(islands, cluster_file_combines_islands_of_other_files) {
   const Islands islands = islands_of(all, int(rank), DType::bf16);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(islands[i].name, fmt::format("{}", i));
-    EXPECT_NEAR(islands[i].speed / (1e-12 * parts[i].device.bf16 * parts[i].fit.products), 1, 1e-4);
+    EXPECT_NEAR(islands[i].speed / (1e-12 * parts[i].device.bf16 * parts[i].fit.gemms), 1, 1e-4);
   }
-  const Islands told = islands_in(to_text(islands));
+  const Islands parsed = islands_in(to_text(islands));
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(told[i].name, islands[i].name);
-    EXPECT_EQ(told[i].ranks, islands[i].ranks);
-    EXPECT_NEAR(told[i].speed / islands[i].speed, 1, 1e-4);
+    EXPECT_EQ(parsed[i].name, islands[i].name);
+    EXPECT_EQ(parsed[i].ranks, islands[i].ranks);
+    EXPECT_NEAR(parsed[i].speed / islands[i].speed, 1, 1e-4);
   }
   const Cluster twice = read("islands: {files: [0.yaml, 0.yaml, 0.yaml]}\n" + links);
   EXPECT_NO_THROW(islands_in(to_text(islands_of(twice, int(twice.devices()), DType::bf16))));

@@ -51,7 +51,7 @@ TEST(offload_fraction, automatic_alpha_is_fastest_within_host_memory) {
     if (dice.coin()) c.host.memory = double(max_host_bytes(0)) + dice.real(0, 1.2) * double(max_host_bytes(1) - max_host_bytes(0));
     RunConfig asked = run;
     asked.offload.find_alpha = true;
-    const OffloadFraction found = best_share(asked, layout, c);
+    const OffloadFraction found = best_fraction(asked, layout, c);
     EXPECT_EQ(found.alpha * alpha_steps, std::floor(found.alpha * alpha_steps));
     const auto seconds = [&](double alpha) { return predict(StagePlans(at(alpha), layout), at(alpha), layout, c).seconds; };
     EXPECT_EQ(found.seconds, seconds(found.alpha));
@@ -70,12 +70,12 @@ TEST(offload_fraction, offloading_without_host_memory_is_refused) {
   Cluster c = random_cluster(dice);
   c.nodes = 0, c.host = {1, 1e10, true};
   const auto refusal = [&] {
-    const Error error = error_of([&] { best_share(run, layout_of(run, run.parallel.pipeline), c); });
+    const Error error = error_of([&] { best_fraction(run, layout_of(run, run.parallel.pipeline), c); });
     EXPECT_EQ(error.code, Exit::config);
     return std::string(error.what());
   };
-  for (const std::string& said : {std::string("activation.policy"), c.name, std::string("has room for 0.0")})
-    EXPECT_NE(refusal().find(said), std::string::npos) << refusal();
+  for (const std::string& part : {std::string("activation.policy"), c.name, std::string("has room for 0.0")})
+    EXPECT_NE(refusal().find(part), std::string::npos) << refusal();
   c.host = {1e12, 0, true};
   EXPECT_NE(refusal().find("host.bandwidth"), std::string::npos) << refusal();
 }
@@ -100,21 +100,21 @@ TEST(offload_fraction, longest_sequence_fills_the_available_memory) {
     };
     const std::vector<ActivationChoice> choices = activation_choices();
     const MemoryLimits deck = taken(choices.front(), run.train.seq_length);
-    const MemoryLimits room{deck.device * dice.real(1, 3), deep || dice.coin() ? std::numeric_limits<double>::infinity() : 2 * deck.device};
+    const MemoryLimits limits{deck.device * dice.real(1, 3), deep || dice.coin() ? std::numeric_limits<double>::infinity() : 2 * deck.device};
     std::map<std::string, Index> found;
     for (const ActivationChoice& choice : choices) {
-      const auto [tokens, is_longest] = longest_sequence(run, ranks, choice, room);
+      const auto [tokens, is_longest] = longest_sequence(run, ranks, choice, limits);
       const Index unit = unit_of_length(run), fewer = dice.between(1, int(tokens / unit)) * unit;
       found[choice.name] = tokens;
       ASSERT_GT(tokens, 0) << choice.name;
       EXPECT_FALSE(is_longest);
       // the search stops at `fewer` tokens and reports that longer sequences were not tried
-      const LongestSequence tried = longest_sequence(run, ranks, choice, room, fewer);
+      const LongestSequence tried = longest_sequence(run, ranks, choice, limits, fewer);
       EXPECT_TRUE(tried.tokens == fewer && (tried.is_longest || fewer == tokens)) << choice.name << " " << fewer;
       EXPECT_EQ(tokens % unit, 0);
       const MemoryLimits here = taken(choice, tokens), beyond = taken(choice, tokens + unit);
-      EXPECT_TRUE(here.device <= room.device && here.host <= room.host) << choice.name;
-      EXPECT_TRUE(beyond.device > room.device || beyond.host > room.host) << choice.name << " " << tokens;
+      EXPECT_TRUE(here.device <= limits.device && here.host <= limits.host) << choice.name;
+      EXPECT_TRUE(beyond.device > limits.device || beyond.host > limits.host) << choice.name << " " << tokens;
     }
     EXPECT_GE(found["recompute: none"], run.train.seq_length);
     EXPECT_TRUE(!deep || found["policy: swap"] > found["recompute: none"]);

@@ -53,7 +53,7 @@ TEST(plan_page, tasks_and_waits_of_a_rank_are_contiguous) {
         EXPECT_GE(span.end, span.begin);
         EXPECT_LE(span.end, s.makespan * (1 + 1e-12));
         if (!takes_compute_time(tasks[t])) continue;
-        EXPECT_NEAR(span.begin - span.message_wait - span.bucket_wait - span.of_others, clock, 1e-9 * s.makespan) << to_text(step.programs[rank]);
+        EXPECT_NEAR(span.begin - span.message_wait - span.bucket_wait - span.peer_wait, clock, 1e-9 * s.makespan) << to_text(step.programs[rank]);
         clock = span.end;
         busy += span.end - span.begin, messages += span.message_wait, buckets += span.bucket_wait;
       }
@@ -99,14 +99,14 @@ TEST(plan_page, rows_draw_every_task_once) {
   each_planned(40, [&](Dice&, const Drawn& d, const Planned& p) {
     const PredictedRun predicted(p.plan, p.machine);
     const StepTimeline& step = predicted.step;
-    const Json numbers = plan_numbers(p.plan, predicted, p.machine, 0);
-    const double unit = numbers["unit"], whole = step.walked.makespan + step.besides;
-    const std::vector<std::string> kinds = numbers["kinds"];
+    const Json values = plan_values(p.plan, predicted, p.machine, 0);
+    const double unit = values["unit"], full = step.walked.makespan + step.besides;
+    const std::vector<std::string> kinds = values["kinds"];
     const std::size_t in_flight = std::size_t(std::find(kinds.begin(), kinds.end(), "send") - kinds.begin());
-    ASSERT_EQ(numbers["rows"].size(), step.programs.size());
+    ASSERT_EQ(values["rows"].size(), step.programs.size());
     for (std::size_t rank = 0; rank < step.programs.size(); ++rank) {
-      const std::vector<Index> tasks = numbers["rows"][rank]["tasks"];
-      std::map<std::tuple<std::string, int, int>, int> drawn, said;  // counts by kind, micro-batch and chunk
+      const std::vector<Index> tasks = values["rows"][rank]["tasks"];
+      std::map<std::tuple<std::string, int, int>, int> drawn, listed;  // counts by kind, micro-batch and chunk
       double sum = 0;
       for (std::size_t t = 0; t < tasks.size(); t += 7) {
         EXPECT_GE(tasks[t + 6], 0);
@@ -124,13 +124,13 @@ TEST(plan_page, rows_draw_every_task_once) {
                                             {Op::gather, "all-gather weights of a bucket"},
                                             {Op::step, "optimizer"}};
       for (const Task& t : step.programs[rank].tasks)
-        if (t.op != Op::receive) ++said[{names.at(t.op), t.micro, t.chunk}];
-      EXPECT_EQ(drawn, said);
-      EXPECT_NEAR(sum / whole, 1, 1e-4) << d.layout.text() << " rank " << rank;
+        if (t.op != Op::receive) ++listed[{names.at(t.op), t.micro, t.chunk}];
+      EXPECT_EQ(drawn, listed);
+      EXPECT_NEAR(sum / full, 1, 1e-4) << d.layout.text() << " rank " << rank;
     }
-    const double printed = numbers["step"]["seconds"];
-    EXPECT_NEAR((double(numbers["step"]["walked"]) + double(numbers["step"]["left"]) + double(numbers["step"]["besides"])) / printed, 1, 1e-9);
-    EXPECT_TRUE(numbers["predicted"][1][1].get<std::string>().starts_with(fmt::format("{:.4g} s;", printed)));
+    const double printed = values["step"]["seconds"];
+    EXPECT_NEAR((double(values["step"]["walked"]) + double(values["step"]["left"]) + double(values["step"]["besides"])) / printed, 1, 1e-9);
+    EXPECT_TRUE(values["predicted"][1][1].get<std::string>().starts_with(fmt::format("{:.4g} s;", printed)));
     const std::string page = plan_page(p.plan, predicted, p.machine, 0);
     EXPECT_EQ(page.find("</script>", page.find("id=\"numbers\"")), page.find("</script>\n<script>")) << "no text in the data ends the script element";
     EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg")) << "the page loads nothing from the network";
@@ -139,7 +139,7 @@ TEST(plan_page, rows_draw_every_task_once) {
 
 TEST(plan_page, memory_reaches_the_planned_peak_and_ends_empty) {
   Dice dice(seed_of_run());
-  int whole = 0;
+  int full = 0;
   for (int i = 0; i < 40; ++i) {
     const Drawn d = draw(dice);
     const Planned p(dice, d);
@@ -160,10 +160,10 @@ TEST(plan_page, memory_reaches_the_planned_peak_and_ends_empty) {
       EXPECT_EQ(curve.back().micros, 0);
       if (step.micros_left > 0) continue;
       EXPECT_EQ(most, plan.capacity.live) << d.layout.text();
-      ++whole;
+      ++full;
     }
   }
-  EXPECT_GT(whole, 30);
+  EXPECT_GT(full, 30);
 }
 
 // Bytes that ranks pass on follow from the bytes handed to communicators, and all of them appear in the links and in

@@ -36,7 +36,7 @@ TEST(planner, cluster_description_reads_back) {
     EXPECT_EQ(back.name, c.name);
     EXPECT_NEAR(back.islands.bandwidth / c.islands.bandwidth, 1, 1e-5);
     EXPECT_NEAR(back.node.sums / c.node.sums, 1, 1e-5);
-    EXPECT_EQ(back.links_beside, c.links_beside);
+    EXPECT_EQ(back.links_overlap, c.links_overlap);
     EXPECT_NEAR(back.device.fp32 / c.device.fp32, 1, 1e-5);
     EXPECT_NEAR(back.fit.step, c.fit.step, 1e-5 * c.fit.step);
   }
@@ -50,7 +50,7 @@ TEST(planner, bundled_cluster_files_load_and_errors_name_lines) {
     EXPECT_GT(c.device.bf16, c.device.fp32) << entry.path();
     EXPECT_GT(c.node.bandwidth, c.network.bandwidth) << entry.path();
     for (int island = 0; island < std::max(1, int(c.parts.size())); ++island)
-      EXPECT_LT(c.island(island).fit.products, 1) << entry.path() << ": the GEMM efficiency must be below 1";
+      EXPECT_LT(c.island(island).fit.gemms, 1) << entry.path() << ": the GEMM efficiency must be below 1";
   }
   EXPECT_GE(files, 4);
   const Folder folder;
@@ -107,11 +107,11 @@ TEST(planner, large_transfers_follow_the_ring_formula) {
     // Between nodes with one rank each, only the network matters. With k ranks per node, k adapters carry the traffic.
     const int k = dice.between(1, 4);
     c.node.bandwidth = 1e15;
-    const GroupPlacement apart{2 * k, 2, 1, k};
-    EXPECT_NEAR(seconds_of(Operation::all_reduce, {1, Index(bytes)}, apart, c) /
+    const GroupPlacement separate{2 * k, 2, 1, k};
+    EXPECT_NEAR(seconds_of(Operation::all_reduce, {1, Index(bytes)}, separate, c) /
                     (2 * bytes * (2 * k - 1) / (2 * k) / (c.network.bandwidth * c.network.sums * k * c.fit.links)),
                 1, 1e-3);
-    EXPECT_NEAR(seconds_of(Operation::all_to_all, {1, Index(bytes)}, apart, c) / (bytes / 2 / (c.network.bandwidth * c.fit.links)), 1, 1e-3);
+    EXPECT_NEAR(seconds_of(Operation::all_to_all, {1, Index(bytes)}, separate, c) / (bytes / 2 / (c.network.bandwidth * c.fit.links)), 1, 1e-3);
   }
 }
 
@@ -121,11 +121,11 @@ TEST(planner, host_copies_overlap_as_many_parts_as_copies) {
   for (int i = 0; i < 100; ++i) {
     Cluster c = random_cluster(dice);
     const Index parts = dice.between(1, 9), calls = dice.between(0, 9);
-    for (const bool beside : {false, true}) {
-      c.host.beside = beside;
+    for (const bool overlaps : {false, true}) {
+      c.host.overlaps = overlaps;
       const double each = 1.0 / double(parts);  // seconds of a part
       double hiding = 0;
-      for (Index part = 0; part < parts && beside; ++part) hiding += part < calls ? each : 0;
+      for (Index part = 0; part < parts && overlaps; ++part) hiding += part < calls ? each : 0;
       EXPECT_NEAR(compute_hiding_copies(1, calls, parts, c), hiding, 1e-12) << calls << " copies, " << parts << " parts";
     }
   }
@@ -148,11 +148,11 @@ TEST(planner, tasks_and_rest_add_up_to_the_step) {
     const Program program = compile(config.schedule, pipeline_shape(d.layout, config.micros), rank, plan.buckets);
     const RankCosts costs(CountedTasks({plan, program, config.precision}, c), d.layout, position, c);
     const TaskTimes times = costs.times_of(program);
-    double sum = 0, whole = 0;
+    double sum = 0, full = 0;
     for (const double seconds : times.seconds) sum += seconds;
     for (const Work& w : plan.work)
-      if (const std::string kernel = w.kernel; kernel != "attention_gemm" && kernel != "ssd_gemm") whole += w.bytes;
-    EXPECT_NEAR(sum / whole, 1, 1e-9) << d.layout.text() << " micros " << config.micros << "\n" << to_text(program);
+      if (const std::string kernel = w.kernel; kernel != "attention_gemm" && kernel != "ssd_gemm") full += w.bytes;
+    EXPECT_NEAR(sum / full, 1, 1e-9) << d.layout.text() << " micros " << config.micros << "\n" << to_text(program);
   }
 }
 
@@ -220,10 +220,10 @@ TEST(planner, gathers_and_reductions_overlap_with_available_computation) {
     EXPECT_NEAR(s.makespan, 2 * gather + f + (micros - 1) * 2 * f + micros * 2 * b + 2 * sum - b + step, 1e-9) << to_text(program);
     EXPECT_NEAR(s.busy[0], micros * 2 * (f + b) + step, 1e-9);
     EXPECT_NEAR(s.bucket_wait[0], 2 * gather - f + 2 * sum - b, 1e-9);
-    times.beside = false;  // no overlap
-    const Simulation alone = timeline({program}, {times});
-    EXPECT_NEAR(alone.makespan, 2 * (gather + sum) + micros * 2 * (f + b) + step, 1e-9);
-    EXPECT_NEAR(alone.bucket_wait[0], 2 * (gather + sum), 1e-9);
+    times.overlaps = false;  // no overlap
+    const Simulation single = timeline({program}, {times});
+    EXPECT_NEAR(single.makespan, 2 * (gather + sum) + micros * 2 * (f + b) + step, 1e-9);
+    EXPECT_NEAR(single.bucket_wait[0], 2 * (gather + sum), 1e-9);
   }
 }
 

@@ -84,7 +84,7 @@ Drawn draw(Dice& dice, bool fewer, bool offloads = false) {
 Drawn parted(Dice& dice, Drawn d) {
   const int islands = std::min(d.ranks, dice.between(2, 3));
   for (int left = d.ranks, i = 0; i < islands; ++i) {
-    const int others = islands - i - 1, ranks = others == 0 ? left : dice.between(1, left - others);
+    const int remaining = islands - i - 1, ranks = remaining == 0 ? left : dice.between(1, left - remaining);
     const Cluster all = d.cluster;
     Cluster part = random_cluster(dice);
     const bool one_node = dice.coin();
@@ -188,7 +188,7 @@ TEST(search, bounds_count_every_tensor_of_a_pipeline_message) {
   EXPECT_GT(exact, 20);
 }
 
-bool has_room(const Cluster& c, const FoundLayout& f) {
+bool fits_memory(const Cluster& c, const FoundLayout& f) {
   return double(f.bytes) <= c.device.memory && double(f.host) <= c.host_memory_left(double(f.bytes));
 }
 
@@ -199,7 +199,7 @@ std::vector<FoundLayout> best_of(const Drawn& d, const SearchResult& every) {
     return search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::none).best;
   std::vector<FoundLayout> best;
   for (const FoundLayout& f : every.best)
-    if (has_room(d.cluster, f) && best.size() < 10) best.push_back(f);
+    if (fits_memory(d.cluster, f) && best.size() < 10) best.push_back(f);
   return best;
 }
 
@@ -310,9 +310,9 @@ TEST(search, deck_lines_reproduce_the_found_layout) {
       const RunConfig run = read_run_config(deck);
       deck.finish();
       const Layout layout = layout_of(run, d.ranks);
-      LayoutChoice said = f.choice;
-      said.alpha = -1;
-      EXPECT_EQ(choice_of(run, layout), said) << f.choice.text();
+      LayoutChoice printed = f.choice;
+      printed.alpha = -1;
+      EXPECT_EQ(choice_of(run, layout), printed) << f.choice.text();
       EXPECT_FALSE(run.offload.find_alpha);
       const EngineConfig config = engine_config(run, layout);
       Index largest_rank = 0, host = 0;

@@ -186,7 +186,7 @@ TEST(language, prose_begins_with_its_subject) {
                 texts);  // a name that seeds a random stream
 }
 
-TEST(language, programs_do_not_tell) {
+TEST(language, verbs_describe_what_programs_do) {
   expect_within({"tell, tells or told", "\\b(tell|tells|told)\\b", 0}, all_prose(), std::regex::icase);
   expect_within({"tell, tells or told", "\\b(tell|tells|told)\\b", 0}, page_lines(), std::regex::icase);
 }

@@ -139,7 +139,7 @@ TEST(structure, folders_have_at_most_65_source_files) {
   }
 }
 
-TEST(structure, only_main_lies_beside_the_folders_of_src) {
+TEST(structure, only_main_is_next_to_the_source_folders) {
   for (const auto& entry : fs::directory_iterator(fs::path(GYR_SOURCE_DIR) / "src"))
     EXPECT_TRUE(entry.is_directory() || !is_code(entry.path()) || entry.path().filename() == "main.cpp" ||
                 entry.path().filename() == "version.hpp.in")

@@ -8,11 +8,11 @@ namespace gyr {
 namespace {
 
 // None if the text is auto; NaN if it is neither auto nor a number.
-std::optional<double> share_in(const std::string& text) {
+std::optional<double> fraction_in(const std::string& text) {
   if (text == "auto") return {};
-  double share = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
-  return error == std::errc() && end == text.data() + text.size() ? share : std::numeric_limits<double>::quiet_NaN();
+  double fraction = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fraction);
+  return error == std::errc() && end == text.data() + text.size() ? fraction : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace
@@ -32,13 +32,13 @@ ActivationPolicy read_activation_policy(Section& s) {
       s.get("alpha", "1",
             "memo: fraction of a micro-batch's tokens, 0 to 1, whose GEMM results are offloaded instead of recomputed; auto: the fraction with the "
             "shortest step on parallel.cluster, see gyrfalcon plan --cluster");
-  const std::optional<double> share = share_in(alpha.value());
-  alpha.must("auto, or a fraction of 0 to 1", !share || (*share >= 0 && *share <= 1)).value();
-  p.offload.alpha = share.value_or(1), p.offload.find_alpha = !share;
+  const std::optional<double> fraction = fraction_in(alpha.value());
+  alpha.must("auto, or a fraction of 0 to 1", !fraction || (*fraction >= 0 && *fraction <= 1)).value();
+  p.offload.alpha = fraction.value_or(1), p.offload.find_alpha = !fraction;
   p.offload.folder =
       s.get("swap_folder", "", "swap, memo: folder of a file for offloaded activations, on a disk of this node; empty: in host memory").value();
-  require(policy == "memo" || share == 1, Exit::config, "activation.alpha = {}: applies only to activation.policy = memo, which is {}", alpha.value(),
-          policy);
+  require(policy == "memo" || fraction == 1, Exit::config, "activation.alpha = {}: applies only to activation.policy = memo, which is {}",
+          alpha.value(), policy);
   require(p.offload.on || p.offload.folder.empty(), Exit::config,
           "activation.swap_folder: applies only to activation.policy = swap or memo, which is {}", policy);
   return p;

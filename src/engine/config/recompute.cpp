@@ -6,7 +6,7 @@
 namespace gyr {
 
 Recompute recompute_of(std::string_view name) {
-  static const Recompute policies[] = {{}, RecomputeCost::pass, RecomputeCost::product, RecomputeCost::sum};
+  static const Recompute policies[] = {{}, RecomputeCost::pass, RecomputeCost::gemm, RecomputeCost::sum};
   const auto found = std::find(std::begin(recompute_names), std::end(recompute_names), name);
   ensure(found != std::end(recompute_names), "{} is not a recompute policy", name);
   return policies[found - std::begin(recompute_names)];

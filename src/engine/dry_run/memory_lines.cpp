@@ -45,7 +45,7 @@ class Lines {
     const DType narrow = engine_.precision(), wide = accumulator_of(narrow);
     std::array<Elements, 2> sums{Elements{0, narrow}, Elements{0, wide}};
     for (const auto& p : engine_.parameters())
-      if (const Piece piece = engine_.tensor(*p, content)) sums[piece.numbers.dtype != narrow].count += piece.numbers.size;
+      if (const Piece piece = engine_.tensor(*p, content)) sums[piece.values.dtype != narrow].count += piece.values.size;
     return sums;
   }
 
@@ -55,7 +55,7 @@ class Lines {
     add(Memory::weights, "weights kept in the accumulator's type", wide);
     const Parameters& parameters = engine_.stage().parameters();
     if (parameters.shard() == Shard::weights)
-      add(Memory::weights, "gathered buckets of sharded weights", room_of_buckets([&](int b) {
+      add(Memory::weights, "gathered buckets of sharded weights", storage_of_buckets([&](int b) {
             Index bytes = 0;
             for (const Parameters::Distribution& d : parameters.values(b, 0)) bytes += d.all.bytes();
             return bytes;
@@ -69,7 +69,7 @@ class Lines {
     add(Memory::gradients, "gradients", wide);
     const Parameters& parameters = engine_.stage().parameters();
     const auto size = [&](int b) { return parameters.gradient_size(b) * size_of(parameters.gradients().dtype); };
-    if (parameters.shard() >= Shard::gradients) add(Memory::gradients, "full gradients of buckets before their reduction", room_of_buckets(size));
+    if (parameters.shard() >= Shard::gradients) add(Memory::gradients, "full gradients of buckets before their reduction", storage_of_buckets(size));
     close(Memory::gradients, engine_.config().reduce_dtype ? "copies in the type of the reduction, alignment" : "alignment");
   }
 
@@ -93,15 +93,15 @@ class Lines {
   // Bytes for full buckets: those that are kept during a step, and two buffers of the largest size that the others take
   // turns in.
   template <class Bytes>
-  Index room_of_buckets(const Bytes& bytes_of) const {
+  Index storage_of_buckets(const Bytes& bytes_of) const {
     const auto& buckets = engine_.stage().parameters().buckets();
-    Index whole = 0, most = 0, turning = 0;
+    Index unsharded = 0, most = 0, sharing_buffers = 0;
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       const Index bytes = bytes_of(int(b));
-      if (buckets[b].kept_whole) whole += bytes;
-      else most = std::max(most, bytes), ++turning;
+      if (buckets[b].kept_unsharded) unsharded += bytes;
+      else most = std::max(most, bytes), ++sharing_buffers;
     }
-    return whole + std::min<Index>(turning, 2) * most;
+    return unsharded + std::min<Index>(sharing_buffers, 2) * most;
   }
 
   Engine& engine_;

@@ -20,7 +20,7 @@ struct RankPlan {
   std::vector<Work> work;                    // calls, FLOPs and bytes of one step, by kernel
   std::vector<CommunicatorTraffic> traffic;  // traffic of one step, by communicator
   std::vector<MemoryLine> memory;            // lines of bytes, by category, that add up to the capacity
-  GemmCounts products;                       // GEMM calls of one step by shape, without micro-batches whose counts were reused (DryCount)
+  GemmCounts gemms;                          // GEMM calls of one step by shape, without micro-batches whose counts were reused (DryCount)
   LaunchCounts launches;                     // kernel launches of one step by shape, without micro-batches whose counts were reused
   TaskCounts tasks;                          // counts of the tasks of one dry-run step; fewer than in the run if it has more than 4096 micro-batches
   BucketPlan buckets;                        // bucket plan that the program was compiled with

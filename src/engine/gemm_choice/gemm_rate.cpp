@@ -20,9 +20,9 @@ template <class A>
 void fill_in(const Tensor1<A>& x) {
   constexpr Index period = 4099;
   const Stream stream(1, "rate of products");
-  HostValues<A> numbers(x);
-  for (Index i = 0; i < Index(x.span()); ++i) numbers(i) = i < period ? A(Acc<A>(stream.uniform(i) - 0.5)) : numbers(i - period);
-  numbers.put();
+  HostValues<A> values(x);
+  for (Index i = 0; i < Index(x.span()); ++i) values(i) = i < period ? A(Acc<A>(stream.uniform(i) - 0.5)) : values(i - period);
+  values.put();
 }
 
 // Shortest time in seconds of `calls` GEMMs of n x n matrices, out of four trials.

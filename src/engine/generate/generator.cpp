@@ -17,8 +17,8 @@ constexpr Token no_token = -1;  // marks logits that are not finite; sent to all
 // True if everything that changes from token to token is in device memory, so that CUDA graphs can be replayed. This
 // excludes encoder-decoder models, whose source lengths only the host knows, and experts whose rows the host has to
 // count.
-bool repeats(const ModelConfig& config, DType dtype, const GeneratorCapacity& room) {
-  const bool finds = room.factors == Factors::stored && groups_rows_on_device(config.moe, dtype, room.sequences);
+bool repeats(const ModelConfig& config, DType dtype, const GeneratorCapacity& limits) {
+  const bool finds = limits.factors == Factors::stored && groups_rows_on_device(config.moe, dtype, limits.sequences);
   return config.pattern.find_first_not_of(finds ? "P*WLM-BE" : "P*WLM-B") == std::string::npos && !has_relative_bias(config);
 }
 }  // namespace
@@ -51,35 +51,35 @@ Token sample_token(std::span<const double> logits, const Sampling& s, const Stre
 
 // Every prompt length and number of sequences is rehearsed, because GEMMs of few and of many rows need different
 // scratch.
-Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, GeneratorCapacity room)
-    : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), room_(std::move(room)) {
-  ensure(!room_.prompts.empty() && *room_.prompts.begin() > 0, "a generator needs at least one prompt length, and none may be 0");
+Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, GeneratorCapacity limits)
+    : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), limits_(std::move(limits)) {
+  ensure(!limits_.prompts.empty() && *limits_.prompts.begin() > 0, "a generator needs at least one prompt length, and none may be 0");
   require(config.attention.causal, Exit::config,
           "model.attention.causal = false: a model with bidirectional attention cannot generate text; use it for scoring and tagging");
   require(config.objective->classes().empty(), Exit::config, "train.objective = {}: a classification model cannot generate text; use it with eval",
           config.objective->name());
   make(true, 0, 0, 0);
-  const std::vector<Token> tokens(std::max(*room_.prompts.rbegin(), room_.sequences), 0);
-  for (const Index length : room_.prompts) read(0, std::span(tokens).first(length));
-  for (Index n = 1; n <= room_.sequences; ++n) {
+  const std::vector<Token> tokens(std::max(*limits_.prompts.rbegin(), limits_.sequences), 0);
+  for (const Index length : limits_.prompts) read(0, std::span(tokens).first(length));
+  for (Index n = 1; n <= limits_.sequences; ++n) {
     SequenceLayout layout{n, 1, 0, std::vector<Index>(n, capacity() - 1)};
     layout.source_lengths.assign(n, source_capacity());
     advance(layout, std::span(tokens).first(n));
   }
-  repeats_ = DeviceGraph::possible() && repeats(config, dtype, room_) && graphs_support(layer_communicators(grid));
+  repeats_ = DeviceGraph::possible() && repeats(config, dtype, limits_) && graphs_support(layer_communicators(grid));
   const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
   make(false, scratch, slot, state);
 }
 
 void Generator::make(bool dry_run, Index scratch, Index slot, Index state) {
   const Index weights = weights_ ? weights_->high_water() : 0;
-  stage_ = std::make_unique<Stage>(config_, dtype_, grid_, Trained(), RecomputeConfig(), room_.factors);
+  stage_ = std::make_unique<Stage>(config_, dtype_, grid_, Trained(), RecomputeConfig(), limits_.factors);
   device_ = std::make_unique<Device>(dry_run, scratch);
   weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, dry_run));
   none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, dry_run));
   stage_->allocate(*weights_, *none_, Gradients::none, std::max(capacity(), source_capacity()));
   stage_->make_slots({{1, slot}}, dry_run);
-  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), room_.sequences, capacity(), source_capacity());
+  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), limits_.sequences, capacity(), source_capacity());
 }
 
 Index Generator::bytes() const { return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity(); }
@@ -131,7 +131,7 @@ std::vector<double> Generator::gather_logits(const AnyTensor2& mine) {
   AnyTensor2 all(mine.data, mine.dtype, 1, rows * here);
   if (ranks > 1) {
     all = take(device_->scratch, mine.dtype, ranks, rows * here);
-    grid_.tensor().whole().start_all_gather(*device_, mine.flat(), all.flat()).device_wait(*device_);
+    grid_.tensor().full().start_all_gather(*device_, mine.flat(), all.flat()).device_wait(*device_);
   }
   std::vector<double> logits(rows * config_.vocab_size);
   if (device_->dry_run()) return logits;
@@ -153,7 +153,7 @@ std::vector<Token> Generator::broadcast_from_last_stage(const std::vector<Token>
 class Generator::Continuation {
  public:
   Continuation(Generator& generator, const std::vector<std::vector<Token>>& prompts, const Sampling& sampling, const Finished& finished)
-      : g_(generator), prompts_(prompts), sampling_(sampling), finished_(finished), made_(prompts.size()), slots_(g_.room_.sequences) {
+      : g_(generator), prompts_(prompts), sampling_(sampling), finished_(finished), made_(prompts.size()), slots_(g_.limits_.sequences) {
     const Communicator& pipeline = g_.grid_.group(Axis::pipeline);
     draws_ = pipeline.rank() == pipeline.size() - 1;
   }
@@ -190,7 +190,7 @@ class Generator::Continuation {
     for (Index s = 0; s < Index(slots_.size()) && next_ < Index(prompts_.size()); ++s) {
       if (slots_[s].prompt) continue;
       const std::vector<Token>& prompt = prompts_[next_];
-      require(g_.room_.prompts.contains(Index(prompt.size())), Exit::internal, "prompt {} has {} tokens, a length that no memory was allocated for",
+      require(g_.limits_.prompts.contains(Index(prompt.size())), Exit::internal, "prompt {} has {} tokens, a length that no memory was allocated for",
               next_, prompt.size());
       const Index length = Index(prompt.size());
       slots_[s] = {next_++, g_.encodes_ ? 1 : length, length, 0};
@@ -261,7 +261,8 @@ class Generator::Continuation {
 
 std::vector<std::vector<Token>> Generator::generate(const std::vector<std::vector<Token>>& prompts, const Sampling& sampling,
                                                     const Finished& finished) {
-  require(sampling.tokens <= room_.tokens, Exit::internal, "{} new tokens requested, but memory was allocated for {}", sampling.tokens, room_.tokens);
+  require(sampling.tokens <= limits_.tokens, Exit::internal, "{} new tokens requested, but memory was allocated for {}", sampling.tokens,
+          limits_.tokens);
   return Continuation(*this, prompts, sampling, finished).run();
 }
 

@@ -64,8 +64,8 @@ class Generator {
   class Continuation;
   // Maximum tokens of a sequence. In an encoder-decoder model the encoder reads the prompt, and the text begins with
   // one token.
-  Index capacity() const { return (encodes_ ? 1 : *room_.prompts.rbegin()) + room_.tokens; }
-  Index source_capacity() const { return encodes_ ? *room_.prompts.rbegin() : 0; }
+  Index capacity() const { return (encodes_ ? 1 : *limits_.prompts.rbegin()) + limits_.tokens; }
+  Index source_capacity() const { return encodes_ ? *limits_.prompts.rbegin() : 0; }
   // Prefill: reads a prompt into sequence `at`. Returns the logits of its last token, or with an encoder of the start
   // token, as advance does.
   std::vector<double> read(Index at, std::span<const Token> prompt);
@@ -95,7 +95,7 @@ class Generator {
   bool encodes_;
   DType dtype_;
   Grid& grid_;
-  GeneratorCapacity room_;
+  GeneratorCapacity limits_;
   GeneratorPace pace_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Arena> weights_, none_;

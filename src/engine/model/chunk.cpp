@@ -20,12 +20,12 @@ void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
 
 // Selects the values of this context-parallel rank from one value per token of full sequences.
 template <class V>
-std::vector<V> share_of(const SequenceLayout& s, std::span<const V> whole, V padding) {
-  if (!s.shared() || whole.empty()) return {whole.begin(), whole.end()};
-  ensure(Index(whole.size()) == s.batch * s.whole, "{} tokens in {} sequences of {}", whole.size(), s.batch, s.whole);
+std::vector<V> local_rows(const SequenceLayout& s, std::span<const V> full, V padding) {
+  if (!s.shared() || full.empty()) return {full.begin(), full.end()};
+  ensure(Index(full.size()) == s.batch * s.full_tokens, "{} tokens in {} sequences of {}", full.size(), s.batch, s.full_tokens);
   std::vector<V> mine;
   for (Index b = 0; b < s.batch; ++b)
-    for (Index t = 0; t < s.seq_length; ++t) mine.push_back(s.place(t) < s.whole ? whole[b * s.whole + s.place(t)] : padding);
+    for (Index t = 0; t < s.seq_length; ++t) mine.push_back(s.place(t) < s.full_tokens ? full[b * s.full_tokens + s.place(t)] : padding);
   return mine;
 }
 
@@ -64,22 +64,22 @@ std::string Chunk::stream_name(Index layer) const {
 // Positions of full sequences within their documents; empty: one document each. Packed documents keep theirs. With
 // bidirectional attention, padding at the end of sequences becomes a separate document.
 std::vector<std::int32_t> Chunk::documents_of(const SequenceLayout& s, std::span<const std::int32_t> packed, bool both_ways) {
-  if (!packed.empty() || !both_ways || !s.shared() || s.whole == s.ranks * s.seq_length) return {packed.begin(), packed.end()};
-  return documents_of_source(s, std::vector<Index>(std::size_t(s.batch), s.whole));
+  if (!packed.empty() || !both_ways || !s.shared() || s.full_tokens == s.ranks * s.seq_length) return {packed.begin(), packed.end()};
+  return documents_of_source(s, std::vector<Index>(std::size_t(s.batch), s.full_tokens));
 }
 
 // Positions of texts with the given lengths; the padding after each text is a separate document.
 std::vector<std::int32_t> Chunk::documents_of_source(const SequenceLayout& s, std::span<const Index> lengths) {
   std::vector<std::int32_t> positions;
   for (Index b = 0; b < s.batch && !lengths.empty(); ++b)
-    for (Index t = 0; t < s.whole_length(); ++t) positions.push_back(std::int32_t(t < lengths[b] ? t : t - lengths[b]));
+    for (Index t = 0; t < s.full_length(); ++t) positions.push_back(std::int32_t(t < lengths[b] ? t : t - lengths[b]));
   return positions;
 }
 
 // Uploads the labels of this rank's rows. If only few rows can have a label, also uploads a list of the labelled rows.
 void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const {
   const SequenceLayout& s = slot.text.sequences;
-  const Index rows = s.rows(), most = std::min(rows, s.batch * config_.objective->most_labels(s.whole_length()));
+  const Index rows = s.rows(), most = std::min(rows, s.batch * config_.objective->most_labels(s.full_length()));
   const auto of_rows = slot.frame.put(Keys::labels, rows);
   slot.labels = {of_rows};
   upload<Token>(dev, labels, of_rows);
@@ -106,34 +106,34 @@ void Chunk::upload_mtp_tokens(Device& dev, Slot& slot, const MicroBatch& batch) 
   for (Index k = 0; k < depths; ++k) {
     const auto tokens = flat(rows(put, 2 * k, 1)), labels = flat(rows(put, 2 * k + 1, 1));
     slot.labels.ahead.push_back({tokens, labels});
-    const MtpTargets whole = future_tokens(1 + k, batch.seq_length, batch.tokens, batch.labels, batch.positions);
-    upload<Token>(dev, share_of<Token>(s, whole.tokens, 0), tokens);
-    upload<Token>(dev, share_of<Token>(s, whole.labels, ignored_label), labels);
+    const MtpTargets full = future_tokens(1 + k, batch.seq_length, batch.tokens, batch.labels, batch.positions);
+    upload<Token>(dev, local_rows<Token>(s, full.tokens, 0), tokens);
+    upload<Token>(dev, local_rows<Token>(s, full.labels, ignored_label), labels);
   }
 }
 
 // Uploads the text that each of this rank's rows belongs to, and the labels of all pairs.
 void Chunk::upload_pairs(Device& dev, Slot& slot, const TextPairs& pairs) const {
   const SequenceLayout& s = slot.text.sequences;
-  const Index room = s.batch * config_.objective->most_pairs(s.whole_length());
-  if (!last() || room == 0) return;
-  const auto texts = slot.frame.put(Keys::texts, s.rows()), labels = slot.frame.put(Keys::pairs, room);
-  const auto references = slot.frame.put(Keys::references, 2 * room);
+  const Index capacity = s.batch * config_.objective->most_pairs(s.full_length());
+  if (!last() || capacity == 0) return;
+  const auto texts = slot.frame.put(Keys::texts, s.rows()), labels = slot.frame.put(Keys::pairs, capacity);
+  const auto references = slot.frame.put(Keys::references, 2 * capacity);
   slot.labels.pairs = {texts, labels, references};
   fill<double>(dev, references, 0);
-  const bool none = pairs.room() == 0;
-  ensure(none || pairs.room() == room, "{} pairs of texts in room for {}", pairs.room(), room);
-  upload<Token>(dev, none ? std::vector<Token>(s.rows(), -1) : share_of<Token>(s, pairs.text_of_row, -1), texts);
-  upload<Token>(dev, none ? std::vector<Token>(room, ignored_label) : pairs.label_of_pair, labels);
+  const bool none = pairs.capacity() == 0;
+  ensure(none || pairs.capacity() == capacity, "{} pairs of texts in room for {}", pairs.capacity(), capacity);
+  upload<Token>(dev, none ? std::vector<Token>(s.rows(), -1) : local_rows<Token>(s, pairs.text_of_row, -1), texts);
+  upload<Token>(dev, none ? std::vector<Token>(capacity, ignored_label) : pairs.label_of_pair, labels);
   upload<double>(dev, pairs.reference, references);
 }
 
 // Uploads token types and the labels of sentence-order prediction.
 void Chunk::label_halves(Device& dev, Slot& slot, const MicroBatch& batch) const {
   const SequenceLayout& s = slot.text.sequences;
-  const auto upload_inputs = [&](const Key<Tensor1<Token>>& key, const std::vector<Token>& whole, Token otherwise) {
+  const auto upload_inputs = [&](const Key<Tensor1<Token>>& key, const std::vector<Token>& full, Token otherwise) {
     const auto there = slot.frame.put(key, s.rows());
-    upload<Token>(dev, whole.empty() ? std::vector<Token>(std::size_t(s.rows()), otherwise) : share_of<Token>(s, whole, otherwise), there);
+    upload<Token>(dev, full.empty() ? std::vector<Token>(std::size_t(s.rows()), otherwise) : local_rows<Token>(s, full, otherwise), there);
     return there;
   };
   if (first() && reads_types(config_)) slot.text.types = upload_inputs(Keys::types, batch.types, 0);
@@ -144,26 +144,26 @@ void Chunk::label_halves(Device& dev, Slot& slot, const MicroBatch& batch) const
 // Tokens of the document of each row, or of its sequence with the past. Those of packed documents end where the next
 // one begins.
 std::vector<std::int32_t> Chunk::lengths_of_rows(const SequenceLayout& s, const Arriving& arriving) {
-  std::vector<std::int32_t> whole = arriving.documents;
-  const std::vector<std::int32_t> ahead = tokens_ahead(arriving.documents, s.whole_length());
-  for (std::size_t r = 0; r < whole.size(); ++r) whole[r] += ahead[r] + 1;
+  std::vector<std::int32_t> full = arriving.documents;
+  const std::vector<std::int32_t> ahead = tokens_ahead(arriving.documents, s.full_length());
+  for (std::size_t r = 0; r < full.size(); ++r) full[r] += ahead[r] + 1;
   for (Index b = 0; b < s.batch && arriving.documents.empty(); ++b) {
-    const Index read = arriving.lengths.empty() ? s.whole_length() : arriving.lengths[b];
-    whole.insert(whole.end(), std::size_t(s.whole_length()), std::int32_t(s.past_of(b) + read));
+    const Index read = arriving.lengths.empty() ? s.full_length() : arriving.lengths[b];
+    full.insert(full.end(), std::size_t(s.full_length()), std::int32_t(s.past_of(b) + read));
   }
-  return share_of<std::int32_t>(s, whole, 1);
+  return local_rows<std::int32_t>(s, full, 1);
 }
 
 // Uploads the lengths by which dynamic RoPE scales the rows.
 void Chunk::upload_lengths(Device& dev, Slot& slot, const Arriving& arriving) const {
   SequenceLayout& s = arriving.text.sequences;
-  const auto lengths = slot.frame.put(arriving.keys.lengths, s.rows()), numbers = slot.frame.put(arriving.keys.row_numbers, s.rows());
-  s.lengths = lengths, s.row_numbers = numbers;
+  const auto lengths = slot.frame.put(arriving.keys.lengths, s.rows()), values = slot.frame.put(arriving.keys.row_indices, s.rows());
+  s.lengths = lengths, s.row_indices = values;
   if (dev.dry_run()) return;
   std::vector<std::int32_t> rows(std::size_t(s.rows()));
   std::iota(rows.begin(), rows.end(), 0);
   upload<std::int32_t>(dev, lengths_of_rows(s, arriving), lengths);
-  upload<std::int32_t>(dev, rows, numbers);
+  upload<std::int32_t>(dev, rows, values);
 }
 
 // Uploads the position of each row in its sequence or document; for bidirectional attention also the number of tokens
@@ -171,7 +171,7 @@ void Chunk::upload_lengths(Device& dev, Slot& slot, const Arriving& arriving) co
 void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) const {
   Text& text = arriving.text;
   SequenceLayout& s = text.sequences;
-  const std::vector<std::int32_t> packed = share_of<std::int32_t>(s, arriving.documents, 0);
+  const std::vector<std::int32_t> packed = local_rows<std::int32_t>(s, arriving.documents, 0);
   const auto positions = slot.frame.put(arriving.keys.positions, s.rows());
   if (!dev.dry_run() || !packed.empty()) text.positions = positions_of(s, packed);
   upload<std::int32_t>(dev, text.positions, positions);
@@ -181,7 +181,7 @@ void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) const {
   if (!arriving.both_ways) return;
   const auto ahead = slot.frame.put(arriving.keys.ahead, s.rows());
   if (packed.empty()) return;
-  text.ahead = share_of<std::int32_t>(s, tokens_ahead(arriving.documents, s.whole_length()), 0);
+  text.ahead = local_rows<std::int32_t>(s, tokens_ahead(arriving.documents, s.full_length()), 0);
   upload<std::int32_t>(dev, text.ahead, ahead);
   s.documents.ahead = ahead, s.documents.host_ahead = text.ahead;
 }
@@ -193,18 +193,19 @@ void Chunk::upload_full_positions(Device& dev, Slot& slot, const Arriving& arriv
   const std::span<const std::int32_t> documents = arriving.documents;
   if (!s.computes_for_other_ranks()) return;
   const Index length = s.ranks * s.seq_length;
-  const auto put = [&](const Key<Tensor1<std::int32_t>>& key, std::span<const std::int32_t> numbers, std::vector<std::int32_t>& padded) {
+  const auto put = [&](const Key<Tensor1<std::int32_t>>& key, std::span<const std::int32_t> values, std::vector<std::int32_t>& padded) {
     const auto there = slot.frame.put(key, s.batch * length);
-    padded.assign(numbers.empty() ? 0 : std::size_t(s.batch * length), 0);
-    for (Index b = 0; b < s.batch && !numbers.empty(); ++b) std::copy_n(numbers.begin() + b * s.whole, s.whole, padded.begin() + b * length);
+    padded.assign(values.empty() ? 0 : std::size_t(s.batch * length), 0);
+    for (Index b = 0; b < s.batch && !values.empty(); ++b)
+      std::copy_n(values.begin() + b * s.full_tokens, s.full_tokens, padded.begin() + b * length);
     upload<std::int32_t>(dev, padded, there);
     return there;
   };
-  const auto positions = put(arriving.keys.whole_positions, documents, text.whole_positions);
-  s.whole_documents = documents.empty() ? Documents() : Documents{positions, text.whole_positions};
+  const auto positions = put(arriving.keys.full_positions, documents, text.full_positions);
+  s.full_documents = documents.empty() ? Documents() : Documents{positions, text.full_positions};
   if (!arriving.both_ways) return;
-  const auto ahead = put(arriving.keys.whole_ahead, tokens_ahead(documents, s.whole), text.whole_ahead);
-  if (!documents.empty()) s.whole_documents.ahead = ahead, s.whole_documents.host_ahead = text.whole_ahead;
+  const auto ahead = put(arriving.keys.full_ahead, tokens_ahead(documents, s.full_tokens), text.full_ahead);
+  if (!documents.empty()) s.full_documents.ahead = ahead, s.full_documents.host_ahead = text.full_ahead;
 }
 
 // Every decoder row sees the full source of its sequence, except padding.
@@ -212,11 +213,11 @@ void Chunk::upload_source_ranges(Device& dev, Slot& slot, std::span<const Index>
   SequenceLayout& text = slot.text.sequences;
   const SequenceLayout& source = slot.source.sequences;
   const auto begins = slot.frame.put(Keys::visible_begins, text.rows()), ends = slot.frame.put(Keys::visible_ends, text.rows());
-  if (source_lengths.empty() && (!source.shared() || source.whole == source.ranks * source.seq_length)) return;
+  if (source_lengths.empty() && (!source.shared() || source.full_tokens == source.ranks * source.seq_length)) return;
   slot.visible_begins.clear(), slot.visible_ends.clear();
   for (Index b = 0; b < text.batch; ++b)
     for (Index t = 0; t < text.seq_length; ++t) {
-      const Index length = source_lengths.empty() ? source.whole_length() : source_lengths[b], place = text.place(t);
+      const Index length = source_lengths.empty() ? source.full_length() : source_lengths[b], place = text.place(t);
       slot.visible_begins.push_back(std::int32_t(place)), slot.visible_ends.push_back(std::int32_t(length - 1 - place));
     }
   upload<std::int32_t>(dev, slot.visible_begins, begins);
@@ -235,8 +236,8 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   slot.text = {sequences}, slot.source = {source};
   const bool both_ways = !config_.attention.causal;
   const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways), batch.lengths};
-  upload_inputs(dev, slot, text, share_of<Token>(sequences, batch.tokens, 0));
-  label(dev, slot, last() ? share_of<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
+  upload_inputs(dev, slot, text, local_rows<Token>(sequences, batch.tokens, 0));
+  label(dev, slot, last() ? local_rows<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
   upload_mtp_tokens(dev, slot, batch);
   upload_pairs(dev, slot, batch.pairs);
   label_halves(dev, slot, batch);
@@ -244,7 +245,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   if (source.rows() > 0) {
     const Arriving encoded{slot.source, source_keys, true,
                            batch.source_lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, batch.source_lengths)};
-    upload_inputs(dev, slot, encoded, share_of<Token>(source, batch.source, 0));
+    upload_inputs(dev, slot, encoded, local_rows<Token>(source, batch.source, 0));
     upload_full_positions(dev, slot, encoded);
     upload_source_ranges(dev, slot, batch.source_lengths);
   }
@@ -282,7 +283,7 @@ Bundle Chunk::put(Slot& slot, const BundleKeys& keys) const {
 }
 
 AnyTensor2 Chunk::put_stream(Slot& slot, const SequenceLayout& sequences, const Key<AnyTensor2>& key) const {
-  return slot.frame.put(key, dtype_, StreamRows{sequences.rows(), stream_parts_}.share(), config_.hidden_size);
+  return slot.frame.put(key, dtype_, StreamRows{sequences.rows(), stream_parts_}.rows_per_part(), config_.hidden_size);
 }
 
 void Chunk::embed(Pass& a, Slot& slot) {
@@ -421,7 +422,7 @@ bool Chunk::prefetch_layer(Pass& a, Slot& slot, Index layer) {
   if (!offloads(layer)) return false;
   const OffloadBatch offload_batch = slot.offload->arrive(layer);
   Frame& frame = frame_of(slot, layer);
-  offload_batch.settle(frame);
+  offload_batch.restore(frame);
   AnyTensor2& input = in_encoder(layer) ? slot.inputs[layer].source : slot.inputs[layer].x;
   input.data = offload_batch.moved(input.data);
   return offload_batch.needs_forward();

@@ -43,10 +43,10 @@ struct MicroBatch {
 // This rank's tokens of a micro-batch, with their positions.
 struct Text {
   SequenceLayout sequences = {};
-  // positions: of each local row; whole_positions: within documents, for the full sequences of all context-parallel
+  // positions: of each local row; full_positions: within documents, for the full sequences of all context-parallel
   // ranks
-  std::vector<std::int32_t> positions = {}, whole_positions = {};
-  std::vector<std::int32_t> ahead = {}, whole_ahead = {};  // number of tokens after each row in its document: for local rows; for the full sequences
+  std::vector<std::int32_t> positions = {}, full_positions = {};
+  std::vector<std::int32_t> ahead = {}, full_ahead = {};  // number of tokens after each row in its document: for local rows; for the full sequences
   Tensor1<Token> tokens = {};
   Tensor1<Token> types = {};  // token types of local rows; empty: type 0 everywhere
 };
@@ -147,7 +147,7 @@ class Chunk {
   // Frame keys for the tokens of the decoder text, and of the encoder source.
   struct TextKeys {
     Key<Tensor1<Token>> tokens;
-    Key<Tensor1<std::int32_t>> positions, whole_positions, ahead, whole_ahead, lengths, row_numbers;
+    Key<Tensor1<std::int32_t>> positions, full_positions, ahead, full_ahead, lengths, row_indices;
   };
   static constexpr TextKeys text_keys{{"token ids"},
                                       {"positions"},

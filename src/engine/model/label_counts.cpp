@@ -14,7 +14,7 @@ std::vector<Index> label_counts(const std::vector<MicroBatch>& batches, const Ob
     mine[depth] += double(std::count_if(labels.begin(), labels.end(), [](Token label) { return label != ignored_label; }));
   };
   for (const MicroBatch& batch : batches) {
-    add(0, batch.pairs.room() > 0 ? batch.pairs.label_of_pair : batch.labels);
+    add(0, batch.pairs.capacity() > 0 ? batch.pairs.label_of_pair : batch.labels);
     if (!further) continue;
     for (Index k = 1; k <= objective.depths(); ++k) add(k, future_tokens(k, batch.seq_length, batch.tokens, batch.labels, batch.positions).labels);
     if (objective.predicts_sentence_order()) add(1, batch.order);

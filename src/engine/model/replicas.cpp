@@ -19,9 +19,9 @@ std::uint64_t checksum(ModelState& state, bool of_experts) {
   for (const auto& p : state.parameters()) {
     if (bool(p->weight.expert) != of_experts) continue;
     for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
-      if (const Piece x = state.tensor(*p, content); x && !is_zero_sharded(content, state.grid().layout().cut())) {
-        copy.resize(std::size_t(x.numbers.bytes()));
-        copy_to_host(x.numbers, copy.data());
+      if (const Piece x = state.tensor(*p, content); x && !is_zero_sharded(content, state.grid().layout().zero_shard())) {
+        copy.resize(std::size_t(x.values.bytes()));
+        copy_to_host(x.values, copy.data());
         sum = XXH3_64bits_withSeed(copy.data(), copy.size(), sum);
       }
   }

@@ -52,7 +52,7 @@ BucketPlan Stage::buckets() const {
   BucketPlan plan;
   plan.shard = parameters_.shard();
   plan.head = last();
-  for (const Bucket& bucket : parameters_.buckets()) plan.kept_whole.push_back(bucket.kept_whole);
+  for (const Bucket& bucket : parameters_.buckets()) plan.kept_unsharded.push_back(bucket.kept_unsharded);
   for (const auto& chunk : chunks_) {
     plan.parts.push_back(int(chunk->groups().size()));
     for (const Span& groups : chunk->groups()) {
@@ -163,7 +163,7 @@ Pass Stage::pass_of(Device& dev, const Text& text, bool causal, Hook* hook) {
   const StreamRows stream{text.sequences.rows(), grid_.layout().stream_parts(), grid_.coordinate(Axis::tensor)};
   const Mask mask{causal, 0, 0, text.sequences.documents};
   Communicator* const context = text.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
-  const ExpertRanks experts{grid_.experts(), grid_.layout().expert_room};
+  const ExpertRanks experts{grid_.experts(), grid_.layout().expert_receive_capacity};
   return {dev, grid_.tensor(), grid_.team(), context, experts, *rotary_, text.sequences, stream, mask, nullptr, hook};
 }
 

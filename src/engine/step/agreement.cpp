@@ -21,8 +21,8 @@ Agreed agree_over(Communicator& ranks, const Agreed& mine) {
 
 Agreed agree_in_replica(Grid& grid, const Agreed& mine) {
   if (grid.is_dry_run()) return mine;
-  const Agreed replica = agree_over(grid.group(Axis::pipeline), agree_over(grid.tensor().whole(), mine));
-  if (grid.layout().cut() != Shard::none) return agree_over(grid.group(token_axes), replica);
+  const Agreed replica = agree_over(grid.group(Axis::pipeline), agree_over(grid.tensor().full(), mine));
+  if (grid.layout().zero_shard() != Shard::none) return agree_over(grid.group(token_axes), replica);
   return grid.experts() ? agree_over(*grid.experts(), replica) : replica;
 }
 

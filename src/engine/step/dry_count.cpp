@@ -52,7 +52,7 @@ int DryCount::place_of(const void* communicator) {
 std::vector<std::pair<int, OverlappedTransfer>> DryCount::hidden() {
   std::vector<std::pair<int, OverlappedTransfer>> all;
   const auto alike = [](const OverlappedTransfer& a, const OverlappedTransfer& b) {
-    return a.communicator == b.communicator && a.operation == b.operation && a.bytes == b.bytes && a.beside == b.beside;
+    return a.communicator == b.communicator && a.operation == b.operation && a.bytes == b.bytes && a.overlapped == b.overlapped;
   };
   for (OverlappedTransfer& transfer : device_.overlapped_transfers.take()) {
     const auto same = std::find_if(all.begin(), all.end(), [&](const auto& known) { return alike(known.second, transfer); });
@@ -87,12 +87,12 @@ void DryCount::again(const TaskCount& count) {
 
 // Adds the live bytes of a task to those of the other slots.
 void DryCount::add(const Task& task, const Alive& alive) {
-  Index others = 0;
+  Index remaining = 0;
   for (const auto& chunk : alive_)
-    for (const Index slot : chunk) others += slot;
+    for (const Index slot : chunk) remaining += slot;
   Index& mine = alive_[task.chunk][task.slot];
-  most_alive_ = std::max(most_alive_, others - mine + alive.most);
-  mine = task.last_use ? 0 : alive.behind;
+  most_alive_ = std::max(most_alive_, remaining - mine + alive.most);
+  mine = task.last_use ? 0 : alive.after;
 }
 
 }  // namespace gyr

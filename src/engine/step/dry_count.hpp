@@ -14,9 +14,9 @@
 
 namespace gyr {
 
-// Live bytes of a micro-batch: the maximum during a task (`most`), and the bytes that remain after it (`behind`).
+// Live bytes of a micro-batch: the maximum during a task (`most`), and the bytes that remain after it (`after`).
 struct Alive {
-  Index most = 0, behind = 0;
+  Index most = 0, after = 0;
 };
 
 // Computation and communication of one task.

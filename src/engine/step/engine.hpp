@@ -28,7 +28,7 @@ struct EngineConfig {
   int micros = 1;              // maximum number of micro-batches per step and data-parallel rank (gradient accumulation)
   bool training = true;        // false: forward only, without gradients and optimizer
   Schedule schedule = one_f_one_b;
-  GemmLibrary products = GemmLibrary::automatic;
+  GemmLibrary gemm_library = GemmLibrary::automatic;
   RecomputeConfig recompute;
   OffloadConfig offload;
   std::optional<DType> reduce_dtype;  // type of gradients in data-parallel reductions; none: the type they are accumulated in

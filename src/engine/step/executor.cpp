@@ -115,7 +115,7 @@ SlotGraphs* Executor::graphs_of(Run& run, const Task& task) {
   const SequenceLayout& s = slot(run, task).text.sequences;
   const bool looks = hook_ || grid_.recorder() || GraphReplay::watched(device_);
   if (!repeats_ || !run.with_backwards() || looks) return nullptr;
-  return &graphs_.of(task, {counts_sequences(stage_.config()) ? Index(run.batches.size()) : 0, s.documents.packed() || s.whole_documents.packed()});
+  return &graphs_.of(task, {counts_sequences(stage_.config()) ? Index(run.batches.size()) : 0, s.documents.packed() || s.full_documents.packed()});
 }
 
 Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {

@@ -60,14 +60,14 @@ void move_biases(Device& dev, const ExpertLoads& loads, const ExpertChoices& cho
     if (!load.bias || optimizer.freezes(load.bias->weight)) return;
     const double sum = sum_of(chosen);
     const Piece kept = load.bias->kept_value();
-    with_type(kept.numbers, [&]<class Typed>(const Typed& numbers) {
+    with_type(kept.values, [&]<class Typed>(const Typed& values) {
       using S = typename Typed::value_type;
-      std::vector<S> bias = to_host(dev, numbers);
+      std::vector<S> bias = to_host(dev, values);
       for (Index i = 0; i < kept.of.size(); ++i) {
         const double more = sum - chosen[kept.of.first + i] * double(load.experts);
         bias[i] = S(double(bias[i]) + (more > 0 ? rate : more < 0 ? -rate : 0));
       }
-      if (!dev.dry_run()) backend::upload(dev.queue, bias.data(), numbers.data(), Index(bias.size() * sizeof(S)));
+      if (!dev.dry_run()) backend::upload(dev.queue, bias.data(), values.data(), Index(bias.size() * sizeof(S)));
     });
   });
 }

@@ -37,7 +37,7 @@ std::string reason_without_graphs(const EngineConfig& c, Grid& grid) {
   if (has_relative_bias(c.model)) return "relative position bias";
   if (!c.model.objective->repeats()) return "objective " + std::string(c.model.objective->name());
   if (c.offload.on) return "offload of activations to the host";
-  if (layout.cut() >= Shard::gradients) return "sharded gradients or weights (ZeRO-2, ZeRO-3), whose buckets share two buffers";
+  if (layout.zero_shard() >= Shard::gradients) return "sharded gradients or weights (ZeRO-2, ZeRO-3), whose buckets share two buffers";
   if (sends_beyond_neighbours(layout, layers) || !graphs_support(layer_communicators(grid)))
     return "communication inside layers that passes through the host";
   return "";

@@ -52,8 +52,8 @@ Bad bad_on_this_rank(Device& dev, const std::vector<std::string>& names, const P
   for (const auto& p : parameters.all()) {
     const double number = p->tied ? double(names.size() - 1) : double(std::find(names.begin(), names.end(), p->weight.name) - names.begin());
     const Piece value = optimizer.has_master(*p) ? optimizer.master(*p) : p->kept_value();
-    if (bad.weight < 0 && !finite(value.numbers)) bad.weight = number;
-    if (p->trained && !finite(p->kept_gradient().numbers)) bad.gradient = std::max(bad.gradient, number);
+    if (bad.weight < 0 && !finite(value.values)) bad.weight = number;
+    if (p->trained && !finite(p->kept_gradient().values)) bad.gradient = std::max(bad.gradient, number);
   }
   return bad;
 }
@@ -65,13 +65,13 @@ void throw_non_finite(Device& dev, Grid& grid, const ModelConfig& model, const P
   const std::vector<std::string> names = names_of(model);
   const Bad bad = bad_on_this_rank(dev, names, parameters, optimizer);
   const double weight = grid.world().max(bad.weight), gradient = grid.world().max(bad.gradient);
-  const std::string alone = grid.layout().cut() != Shard::none ? "" : only_some_replicas(grid, bad.weight >= 0 || bad.gradient >= 0);
+  const std::string which_replicas = grid.layout().zero_shard() != Shard::none ? "" : only_some_replicas(grid, bad.weight >= 0 || bad.gradient >= 0);
   collective_check(grid.world(), [&] {  // a rank that has the bad value reports it; all ranks end with its error
     if (weight >= 0 ? bad.weight == weight : gradient >= 0 && bad.gradient == gradient)
       fail(Exit::numeric,
            "step {}: loss {} and gradient norm {} are not both finite, first seen in the {} of {}{}. No weight has been changed: "
            "lower optimizer.lr, lengthen the warm-up, or inspect the data of this step",
-           step, loss, norm, weight >= 0 ? "value" : "gradient", names[std::size_t(weight >= 0 ? weight : gradient)], alone);
+           step, loss, norm, weight >= 0 ? "value" : "gradient", names[std::size_t(weight >= 0 ? weight : gradient)], which_replicas);
   });
   fail(Exit::numeric, "step {}: loss {} and gradient norm {} are not both finite", step, loss, norm);
 }

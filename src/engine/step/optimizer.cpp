@@ -12,7 +12,7 @@ namespace gyr {
 namespace {
 
 // Elements of a weight or gradient that this rank updates, out of those that it keeps.
-AnyTensor own(const Piece& kept, const Parameter& p) { return rows(kept.numbers, p.updated().first - kept.of.first, p.updated().size()); }
+AnyTensor updated_rows(const Piece& kept, const Parameter& p) { return rows(kept.values, p.updated().first - kept.of.first, p.updated().size()); }
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void Optimizer::reset(Device& dev) {
   fill(dev, master_, 0);
   const auto row = [](const AnyTensor& x) { return AnyTensor2(x.data, x.dtype, 1, x.size); };
   for (const auto& p : parameters_.all())
-    if (has_master(*p) && p->updated().size() > 0) convert(dev, row(own(p->kept_value(), *p)), row(master(*p).numbers));
+    if (has_master(*p) && p->updated().size() > 0) convert(dev, row(updated_rows(p->kept_value(), *p)), row(master(*p).values));
 }
 
 ParameterGroup Optimizer::group(const Parameter& p) const {
@@ -50,7 +50,7 @@ void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
   for (const auto& p : parameters_.all()) {
     if (p->tied || !p->trained || !parameters_.counts(*p)) continue;
     const Piece kept = p->kept_gradient();
-    with_type(kept.numbers, [&]<class Gradient>(const Gradient& g) {
+    with_type(kept.values, [&]<class Gradient>(const Gradient& g) {
       using A = typename Gradient::value_type;
       const std::vector<Held>& boxes = p->held.boxes;
       if (std::all_of(boxes.begin(), boxes.end(), [](const Held& held) { return held.first_copy(); })) return add_sum_of_squares<A>(dev, g, sum);
@@ -67,8 +67,8 @@ void Optimizer::step(Device& dev, double lr, std::int64_t step, double gradient_
 }
 
 AnyTensor Optimizer::step_of(std::size_t i) const {
-  constexpr Index numbers = AdamWStepValues<float>().size();
-  return rows(steps_, Index(i) * numbers, numbers);
+  constexpr Index values = AdamWStepValues<float>().size();
+  return rows(steps_, Index(i) * values, values);
 }
 
 // Uploads the AdamW coefficients of the step to where kernels read them.
@@ -79,8 +79,8 @@ void Optimizer::upload_inputs(Device& dev, double lr, std::int64_t step, double 
     std::vector<AdamWStepValues<A>> all;
     for (const Parameter* p : updated_) {
       const ParameterGroup g = group(*p);
-      all.push_back(numbers_of<A>({lr * g.lr_factor, p->weight.decays ? c_.weight_decay * g.weight_decay_factor : 0,
-                                   1 - std::pow(c_.beta1, double(step)), 1 - std::pow(c_.beta2, double(step)), gradient_scale}));
+      all.push_back(step_values<A>({lr * g.lr_factor, p->weight.decays ? c_.weight_decay * g.weight_decay_factor : 0,
+                                    1 - std::pow(c_.beta1, double(step)), 1 - std::pow(c_.beta2, double(step)), gradient_scale}));
     }
     if (!all.empty()) backend::upload(dev.queue, all.data(), steps_.data, Index(all.size() * sizeof all[0]));
   });
@@ -91,9 +91,9 @@ void Optimizer::update(Device& dev) {
     const Parameter& p = *updated_[i];
     with_type(p.dtype(), [&]<class T>(std::type_identity<T>) {
       using A = Acc<T>;
-      const Tensor1<A> wide = has_master(p) ? master(p).numbers.as<A>() : Tensor1<A>();
-      adamw<T>(dev, {c_.beta1, c_.beta2, c_.epsilon}, step_of(i).as<const A>(), own(p.kept_gradient(), p).as<const A>(), moment1(p).numbers.as<A>(),
-               moment2(p).numbers.as<A>(), wide, own(p.kept_value(), p).as<T>());
+      const Tensor1<A> wide = has_master(p) ? master(p).values.as<A>() : Tensor1<A>();
+      adamw<T>(dev, {c_.beta1, c_.beta2, c_.epsilon}, step_of(i).as<const A>(), updated_rows(p.kept_gradient(), p).as<const A>(),
+               moment1(p).values.as<A>(), moment2(p).values.as<A>(), wide, updated_rows(p.kept_value(), p).as<T>());
     });
   }
 }

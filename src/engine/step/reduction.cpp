@@ -7,19 +7,19 @@ namespace gyr {
 
 void GradientReduction::reduce_in_type(DType dtype, Arena& memory) {
   if (dtype == parameters_.gradients().dtype || grid_.group(token_axes).size() == 1) return;
-  Index turns = 0, most = 0;
+  Index sharing_buffers = 0, most = 0;
   copies_.resize(parameters_.buckets().size());
   for (int bucket = 0; bucket < int(copies_.size()); ++bucket) {
     const Index size = parameters_.gradient_size(bucket);
-    if (takes_turns(bucket)) ++turns, most = std::max(most, size);
+    if (shares_buffers(bucket)) ++sharing_buffers, most = std::max(most, size);
     else copies_[bucket] = take(memory, dtype, size);
   }
-  for (Index i = 0; i < std::min<Index>(turns, 2); ++i) buffers_of_copies_[i] = take(memory, dtype, most);
+  for (Index i = 0; i < std::min<Index>(sharing_buffers, 2); ++i) buffers_of_copies_[i] = take(memory, dtype, most);
 }
 
 GradientReduction::Sections GradientReduction::travelling(int bucket, int buffer) const {
   if (copies_.empty()) return parameters_.gradients(bucket, buffer);
-  return parameters_.gradients_in(takes_turns(bucket) ? buffers_of_copies_[buffer] : copies_[bucket], bucket);
+  return parameters_.gradients_in(shares_buffers(bucket) ? buffers_of_copies_[buffer] : copies_[bucket], bucket);
 }
 
 // Converts from or to the type of the reduction. Nothing to do if that is the gradients' own type, or if there is only
@@ -45,9 +45,9 @@ std::vector<Parameters::Distribution> joined(const std::vector<Parameters::Distr
 
 void GradientReduction::begin(Device& dev) {
   fill(dev, parameters_.gradients(), 0);
-  if (!cut()) return;
+  if (!shards_gradients()) return;
   for (std::size_t b = 0; b < parameters_.buckets().size(); ++b)
-    if (parameters_.buckets()[b].kept_whole)
+    if (parameters_.buckets()[b].kept_unsharded)
       for (const Parameters::Distribution& distributed : parameters_.gradients(int(b), -1)) fill(dev, distributed.all, 0);
 }
 
@@ -79,7 +79,7 @@ void GradientReduction::start(Device& dev, int bucket, int buffer) {
 void GradientReduction::end(Device& dev, InFlight& sum) {
   for (Event& event : sum.events) event.device_wait(dev);
   convert_parts(dev, travelling(sum.bucket, sum.buffer), &Parameters::Distribution::mine, parameters_.gradients(sum.bucket, sum.buffer));
-  if (cut()) parameters_.keep_gradients(dev, sum.bucket, sum.buffer);
+  if (shards_gradients()) parameters_.keep_gradients(dev, sum.bucket, sum.buffer);
 }
 
 void GradientReduction::poll() {
@@ -94,7 +94,7 @@ void GradientReduction::finish(Device& dev) {
   if (grid_.team()) parameters_.reduce_copies(dev, dev.scratch, Axis::tensor, Parameters::Holders::team, *grid_.team(), false);
   const Device::Purpose purpose(dev, "gradient of the tied embedding: vocabulary x hidden");
   if (Parameter* shared = stage_.shared_embedding(); shared && shared->trained)
-    if (const Piece kept = shared->kept_gradient(); kept.numbers.size > 0) grid_.embedding_group()->all_reduce(dev, kept.numbers);
+    if (const Piece kept = shared->kept_gradient(); kept.values.size > 0) grid_.embedding_group()->all_reduce(dev, kept.values);
 }
 
 }  // namespace gyr

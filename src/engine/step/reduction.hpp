@@ -38,8 +38,8 @@ class GradientReduction {
     int bucket, buffer;
   };
   using Sections = std::vector<Parameters::Distribution>;
-  bool cut() const { return parameters_.shard() >= Shard::gradients; }
-  bool takes_turns(int bucket) const { return cut() && !parameters_.buckets()[bucket].kept_whole; }
+  bool shards_gradients() const { return parameters_.shard() >= Shard::gradients; }
+  bool shares_buffers(int bucket) const { return shards_gradients() && !parameters_.buckets()[bucket].kept_unsharded; }
   // Ranks over which a section is summed.
   Communicator& ranks_of(const Parameters::Distribution& section) const { return grid_.replicas(section.of_experts); }
   // Sections of a bucket in the type of the reduction.

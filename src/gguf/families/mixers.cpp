@@ -35,8 +35,8 @@ void nemotron_keys(const ModelConfig& m, Keys& k) {
     widths.push_back(symbol == '-' ? std::int32_t(m.mlp.intermediate_size) : 0);
     kv_heads.push_back(symbol == '*' ? std::int32_t(m.attention.num_kv_heads) : 0);
   }
-  k.own("feed_forward_length", widths);
-  k.own("attention.head_count_kv", kv_heads);
+  k.set_prefixed("feed_forward_length", widths);
+  k.set_prefixed("attention.head_count_kv", kv_heads);
 }
 
 void nemotron_adapt(const ModelConfig& m, Index layer, const std::string& part, PlannedTensor& t) {

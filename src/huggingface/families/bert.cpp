@@ -134,15 +134,15 @@ StoredPlace place(const ModelConfig&, const std::string& weight) {
 
 bool is_copy(const std::string& tensor) { return tensor == "cls.predictions.decoder.bias" || tensor.ends_with("embeddings.position_ids"); }
 bool is_ignored_head_tensor(const std::string& tensor) { return tensor.starts_with("cls.seq_relationship.") || is_copy(tensor); }
-bool is_beside_or_pooler(const std::string& tensor) { return is_ignored_head_tensor(tensor) || tensor.starts_with("bert.pooler."); }
+bool is_head_or_pooler(const std::string& tensor) { return is_ignored_head_tensor(tensor) || tensor.starts_with("bert.pooler."); }
 
 }  // namespace
 
 std::vector<Family> families() {
-  return {{"bert", "BertForMaskedLM", read_masked, write, place, "bert.", is_beside_or_pooler},
+  return {{"bert", "BertForMaskedLM", read_masked, write, place, "bert.", is_head_or_pooler},
           {"bert", "BertForPreTraining", read_pretraining, write, place, "bert.", is_copy},
           {"bert", "BertForSequenceClassification", read_classes<of_texts>, write, place, "bert.", is_ignored_head_tensor},
-          {"bert", "BertForTokenClassification", read_classes<of_tokens>, write, place, "bert.", is_beside_or_pooler}};
+          {"bert", "BertForTokenClassification", read_classes<of_tokens>, write, place, "bert.", is_head_or_pooler}};
 }
 
 }  // namespace gyr::bert

@@ -54,8 +54,8 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });
-    const bool turns = m.attention.rotary_dim() > 0 || (!d.path.starts_with("model.attention.rope") && d.path != "model.window.rope_theta");
-    if (d.effect == Effect::function && !idle && turns) values[d.path] = d.value;
+    const bool rotates = m.attention.rotary_dim() > 0 || (!d.path.starts_with("model.attention.rope") && d.path != "model.window.rope_theta");
+    if (d.effect == Effect::function && !idle && rotates) values[d.path] = d.value;
   }
   return values;
 }
@@ -67,7 +67,7 @@ struct Loss {
 
 // Maximum number of obstacles listed in a message.
 constexpr std::size_t max_listed_obstacles = 3;
-constexpr std::size_t other_layers = 1000;  // weight of a different layer pattern, counted in settings, when the nearest family is chosen
+constexpr std::size_t layer_mismatch = 1000;  // weight of a different layer pattern, counted in settings, when the nearest family is chosen
 
 Loss lost(const Family& family, const ModelConfig& m) {
   HuggingFaceConfig config;
@@ -85,7 +85,7 @@ Loss lost(const Family& family, const ModelConfig& m) {
   for (const auto& [key, value] : function_of(m)) {
     const auto there = back.find(key);
     if (there != back.end() && there->second == value) continue;
-    loss.settings += key == "model.pattern" ? other_layers : 1;
+    loss.settings += key == "model.pattern" ? layer_mismatch : 1;
     if (++obstacles <= max_listed_obstacles)
       loss.obstacles += fmt::format("{}{} is {}, but config.json of this class yields {}", loss.obstacles.empty() ? "" : "; ", key, shown(value),
                                     there == back.end() ? "nothing" : there->second);

@@ -16,7 +16,7 @@ namespace {
 constexpr double layout_rounding = 1 - 1e-9;  // factor that absorbs rounding: the bound adds values in another order than the prediction
 
 // Range of activation.alpha that the dry run of a bound covers. It may differ from the value of the run.
-Shares ends_of(const OffloadConfig& offload) { return offload.find_alpha || offload.alpha < 1 ? Shares{0, 1} : Shares{1, 1}; }
+FractionRange ends_of(const OffloadConfig& offload) { return offload.find_alpha || offload.alpha < 1 ? FractionRange{0, 1} : FractionRange{1, 1}; }
 
 // The same layout without context and expert parallelism, with one sequence per rank.
 LayoutChoice with_one_sequence(LayoutChoice c) {
@@ -58,11 +58,11 @@ double LayoutBound::seconds_of(const LayoutChoice& c, const Places& places, cons
     }
     const ReplicaTimes& r = replicas[std::size_t(rank)];
     step = std::max(step, r.step);
-    const double before = fill, behind = splits ? 0 : drain;
-    most = std::max(most, m * r.turning);
-    most = std::max(most, before + m * (forward + backward + r.clear) + behind);
+    const double before = fill, after = splits ? 0 : drain;
+    most = std::max(most, m * r.sharing_buffers);
+    most = std::max(most, before + m * (forward + backward + r.clear) + after);
     most = std::max(most, before + least + r.reduce);
-    most = std::max(most, r.gather + m * backward + behind);
+    most = std::max(most, r.gather + m * backward + after);
     if (c.shard == Shard::weights) most = std::max(most, r.gather + r.reduce);
     fill += times[std::size_t(rank)].forward + times[std::size_t(rank)].message;
     drain += times[std::size_t(rank)].backward() + times[std::size_t(rank)].message;
@@ -90,30 +90,30 @@ LayoutBound::Floor LayoutBound::of_best(const LayoutChoice& shape, const Places&
 }
 
 // Rows are offloaded in blocks of OffloadBatch::row_block, so the real fraction may be up to one block smaller.
-Shares LayoutBound::within(const Shares& shares, const LayoutChoice& c) const {
-  if (!run_.offload.on || (!run_.offload.find_alpha && shares.least == 1)) return shares;
+FractionRange LayoutBound::within(const FractionRange& fractions, const LayoutChoice& c) const {
+  if (!run_.offload.on || (!run_.offload.find_alpha && fractions.least == 1)) return fractions;
   const TextLengths lengths = run_.lengths();
   const Index tokens = lengths.source > 0 ? std::min(lengths.text, lengths.source) : lengths.text;
   const double rows = std::floor(double(c.micro_batch_size * tokens) / c.context / (c.sequence ? c.tensor : 1));
-  return {std::max(0.0, shares.least - double(OffloadBatch::row_block) / rows), shares.most};
+  return {std::max(0.0, fractions.least - double(OffloadBatch::row_block) / rows), fractions.most};
 }
 
 // Best-first search over ranges of alpha: the range with the smallest bound is halved, until it is no longer than
 // `finest`. A range whose smallest alpha does not fit in host memory is dropped.
-LayoutBound::Floor LayoutBound::least_of(BoundOf of_shares, const LayoutChoice& c, double finest) {
-  if (!run_.offload.find_alpha) return (this->*of_shares)(c, {run_.offload.alpha, run_.offload.alpha});
+LayoutBound::Floor LayoutBound::least_of(BoundOf of_fractions, const LayoutChoice& c, double finest) {
+  if (!run_.offload.find_alpha) return (this->*of_fractions)(c, {run_.offload.alpha, run_.offload.alpha});
   using Range = std::pair<double, std::pair<double, double>>;  // lower bound in seconds, and its range of alpha
   std::priority_queue<Range, std::vector<Range>, std::greater<>> ranges;
-  const Floor all = (this->*of_shares)(c, {0, 1});
+  const Floor all = (this->*of_fractions)(c, {0, 1});
   ranges.push({all.seconds, {0, 1}});
   while (true) {
-    const auto [seconds, shares] = ranges.top();
-    const auto [least, most] = shares;
+    const auto [seconds, fractions] = ranges.top();
+    const auto [least, most] = fractions;
     if (most - least <= finest || all.taken.of_device.lacks() || all.taken.of_host.lacks()) return {seconds, all.taken};
     ranges.pop();
     const double middle = (least + most) / 2;
-    for (const Shares& half : {Shares{least, middle}, Shares{middle, most}})
-      if (const Floor floor = (this->*of_shares)(c, half); half.least == 0 || !floor.taken.of_host.lacks())
+    for (const FractionRange& half : {FractionRange{least, middle}, FractionRange{middle, most}})
+      if (const Floor floor = (this->*of_fractions)(c, half); half.least == 0 || !floor.taken.of_host.lacks())
         ranges.push({std::max(seconds, floor.seconds), {half.least, half.most}});
   }
 }
@@ -130,40 +130,40 @@ LayoutBound::Floor LayoutBound::of_shape(const LayoutChoice& shape) {
   return of_one_sequence(shape, runs_.of_kept(with_one_sequence(shape)), {});
 }
 
-LayoutBound::Floor LayoutBound::of_offloading(const LayoutChoice& shape, const Shares& shares) {
-  return of_one_sequence(shape, runs_.of(with_one_sequence(shape), false, ends_of(run_.offload)), within(shares, shape));
+LayoutBound::Floor LayoutBound::of_offloading(const LayoutChoice& shape, const FractionRange& fractions) {
+  return of_one_sequence(shape, runs_.of(with_one_sequence(shape), false, ends_of(run_.offload)), within(fractions, shape));
 }
 
-LayoutBound::Floor LayoutBound::of_one_sequence(const LayoutChoice& shape, const PartRun& run, const Shares& shares) {
+LayoutBound::Floor LayoutBound::of_one_sequence(const LayoutChoice& shape, const PartRun& run, const FractionRange& fractions) {
   const Places& places = places_.of(shape, run, false);
   Scale scale = stages_.scale_of(shape, 1);
   if (shape.context > 1) scale.waits = stages_.meeting(shape, places), scale.attention_ranks = shape.attention_ranks;
-  return of_best(shape, places, stages_.of(shape, run, places, scale, shares));
+  return of_best(shape, places, stages_.of(shape, run, places, scale, fractions));
 }
 
-LayoutBound::Floor LayoutBound::of_shared(const LayoutChoice& shape, const Shares& shares) {
+LayoutBound::Floor LayoutBound::of_shared(const LayoutChoice& shape, const FractionRange& fractions) {
   LayoutChoice base = shape;
   base.micro_batch_size = 1;
   const PartRun& run = runs_.of(base, false, ends_of(run_.offload));
   const Places& places = places_.of(shape, run, true);
-  return of_best(shape, places, stages_.of(shape, run, places, stages_.scale_of(shape, shape.context), within(shares, shape)));
+  return of_best(shape, places, stages_.of(shape, run, places, stages_.scale_of(shape, shape.context), within(fractions, shape)));
 }
 
-LayoutBound::Floor LayoutBound::of(const LayoutChoice& c, const Shares& shares) {
-  const Shares rows = run_.offload.find_alpha ? within(shares, c) : shares;
-  const PartRun& run = runs_.of(c, false, run_.offload.find_alpha ? Shares{0, 1} : shares);
+LayoutBound::Floor LayoutBound::of(const LayoutChoice& c, const FractionRange& fractions) {
+  const FractionRange rows = run_.offload.find_alpha ? within(fractions, c) : fractions;
+  const PartRun& run = runs_.of(c, false, run_.offload.find_alpha ? FractionRange{0, 1} : fractions);
   const Places& places = places_.of(c, run, true);
   return {seconds_of(c, places, stages_.of(c, run, places, rows)), memory_.of(c, run, rows)};
 }
 
-LayoutBound::Floor LayoutBound::of_programs(const LayoutChoice& c, const Shares& shares) {
+LayoutBound::Floor LayoutBound::of_programs(const LayoutChoice& c, const FractionRange& fractions) {
   RunConfig run = with(run_, c);
-  if (run.offload.find_alpha) run.offload = {run.offload.on, shares.most};  // the value of alpha changes neither programs nor weights
+  if (run.offload.find_alpha) run.offload = {run.offload.on, fractions.most};  // the value of alpha changes neither programs nor weights
   const Layout layout = contents_.layout_of(c);
   const EngineConfig config = engine_config(run, layout);
-  const PartRun& parts = runs_.of(c, config.schedule == zero_bubble, run_.offload.find_alpha ? Shares{0, 1} : shares);
+  const PartRun& parts = runs_.of(c, config.schedule == zero_bubble, run_.offload.find_alpha ? FractionRange{0, 1} : fractions);
   const Places& places = places_.of(c, parts, true);
-  const Shares rows = within(shares, c);
+  const FractionRange rows = within(fractions, c);
   std::vector<const ProgramBound::Held*> held;
   Floor floor;
   for (int rank = 0; rank < c.pipeline; ++rank) {

@@ -51,19 +51,19 @@ class LayoutBound {
   std::size_t dry_runs() const { return runs_.count(); }
 
  private:
-  Floor of_one_sequence(const LayoutChoice&, const PartRun&, const Shares&);
-  Floor of_offloading(const LayoutChoice&, const Shares&);
-  Floor of_shared(const LayoutChoice&, const Shares&);
-  Floor of(const LayoutChoice&, const Shares&);
-  Floor of_programs(const LayoutChoice&, const Shares&);
+  Floor of_one_sequence(const LayoutChoice&, const PartRun&, const FractionRange&);
+  Floor of_offloading(const LayoutChoice&, const FractionRange&);
+  Floor of_shared(const LayoutChoice&, const FractionRange&);
+  Floor of(const LayoutChoice&, const FractionRange&);
+  Floor of_programs(const LayoutChoice&, const FractionRange&);
   Floor of_best(const LayoutChoice& shape, const Places&, const std::vector<StageTimes>&);
   // Smallest bound over all values of activation.alpha that the run may use. Ranges of alpha are halved down to
   // `finest`.
-  using BoundOf = Floor (LayoutBound::*)(const LayoutChoice&, const Shares&);
+  using BoundOf = Floor (LayoutBound::*)(const LayoutChoice&, const FractionRange&);
   Floor least_of(BoundOf, const LayoutChoice&, double finest = 1.0 / 32);
   // Range of the fraction of rows actually offloaded for a requested range. The count of offloaded rows is rounded to
   // blocks.
-  Shares within(const Shares&, const LayoutChoice&) const;
+  FractionRange within(const FractionRange&, const LayoutChoice&) const;
   double seconds_of(const LayoutChoice&, const Places&, const std::vector<StageTimes>&);
 
   const RunConfig& run_;

@@ -35,17 +35,17 @@ const MemoryTaken& MemoryBound::of_states(const LayoutChoice& c) {
   return known->second;
 }
 
-MemoryTaken MemoryBound::of(const LayoutChoice& c, const PartRun& run, const Shares& shares) {
+MemoryTaken MemoryBound::of(const LayoutChoice& c, const PartRun& run, const FractionRange& fractions) {
   MemoryTaken taken;
   const std::vector<double>& states = weights_.bytes_of_states(c);
   for (int rank = 0; rank < c.pipeline; ++rank)
-    add(taken, c, rank, states[std::size_t(rank)] + least_kept(c, run, rank, shares), least_on_host(c, run, rank, shares));
+    add(taken, c, rank, states[std::size_t(rank)] + least_kept(c, run, rank, fractions), least_on_host(c, run, rank, fractions));
   return taken;
 }
 
-void MemoryBound::add(MemoryTaken& taken, const LayoutChoice& c, const PartRun& run, const Shares& shares, int rank, double states) {
+void MemoryBound::add(MemoryTaken& taken, const LayoutChoice& c, const PartRun& run, const FractionRange& fractions, int rank, double states) {
   const PartsOfRank& first = run.ranks.front();
-  add(taken, c, rank, states + bytes_of_kept(c, run, first, rank, shares), bytes_on_host(c, first, rank, shares));
+  add(taken, c, rank, states + bytes_of_kept(c, run, first, rank, fractions), bytes_on_host(c, first, rank, fractions));
 }
 
 // Adds a rank. If attention and SSM mixers are on different ranks, the even shard may be smaller than that of the first
@@ -58,8 +58,8 @@ void MemoryBound::add(MemoryTaken& taken, const LayoutChoice& c, int rank, doubl
 // Bytes of activations on a rank without offload. Each chunk keeps its micro-batches between forward and backward. One
 // micro-batch also needs either the temporaries of the head or those of its last layer's backward; with split backwards
 // this requires a dry run that splits them too.
-double MemoryBound::bytes_of_kept(const LayoutChoice& c, const PartRun& run, const PartsOfRank& parts, int rank, const Shares& shares) {
-  if (run_.offload.on) return bytes_of_offloading(c, parts, rank, shares);
+double MemoryBound::bytes_of_kept(const LayoutChoice& c, const PartRun& run, const PartsOfRank& parts, int rank, const FractionRange& fractions) {
+  if (run_.offload.on) return bytes_of_offloading(c, parts, rank, fractions);
   const Stages& stages = contents_.of(c);
   const bool as_it_goes_back = backwards_ && run.split == (schedule_of(c) == zero_bubble);
   double sum = 0, more = 0;
@@ -81,7 +81,7 @@ double MemoryBound::bytes_of_kept(const LayoutChoice& c, const PartRun& run, con
 // offloaded and, except on the last stage, the message to the next stage. One micro-batch also needs either the memory
 // of one layer's backward plus the activations of the previous layer that are copied back meanwhile, or the temporaries
 // of the head. With split backwards, a layer needs only its kept activations.
-double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank& parts, int rank, const Shares& shares) {
+double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank& parts, int rank, const FractionRange& fractions) {
   if (!backwards_) return 0;
   const Stages& stages = contents_.of(c);
   const std::size_t types = std::size_t(types_.count());
@@ -97,7 +97,7 @@ double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank
     if (content.last) more = std::max(more, double(parts.parts[types + 1].most));
     for (Index layer = span.first; layer < span.last; ++layer) {
       if (!contents_.offloads(span, layer)) continue;
-      const double before = contents_.offloads(span, layer - 1) ? parts.copied(std::size_t(types_.of_layer(layer - 1)) + 1, shares.least) : 0;
+      const double before = contents_.offloads(span, layer - 1) ? parts.copied(std::size_t(types_.of_layer(layer - 1)) + 1, fractions.least) : 0;
       const std::size_t type = std::size_t(types_.of_layer(layer));
       const double back = double(splits ? parts.staying[type].kept : parts.parts[type + 1].most);
       more = std::max(more, back + before - kept);
@@ -106,7 +106,7 @@ double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank
   return sum + more;
 }
 
-double MemoryBound::bytes_on_host(const LayoutChoice& c, const PartsOfRank& parts, int rank, const Shares& shares) {
+double MemoryBound::bytes_on_host(const LayoutChoice& c, const PartsOfRank& parts, int rank, const FractionRange& fractions) {
   if (!run_.offload.on || !backwards_) return 0;
   const Stages& stages = contents_.of(c);
   double sum = 0;
@@ -114,7 +114,7 @@ double MemoryBound::bytes_on_host(const LayoutChoice& c, const PartsOfRank& part
     const StageContent& content = stages.contents[std::size_t(chunk * c.pipeline + rank)];
     double offloaded = 0;
     for (std::size_t type = 0; type < content.layers.size(); ++type)
-      offloaded += (content.layers[type] - content.staying[type]) * parts.copied(type + 1, shares.least);
+      offloaded += (content.layers[type] - content.staying[type]) * parts.copied(type + 1, fractions.least);
     sum += offloaded * in_flight(c, rank, chunk);
   }
   return sum;
@@ -122,17 +122,17 @@ double MemoryBound::bytes_on_host(const LayoutChoice& c, const PartsOfRank& part
 
 // Bytes of activations besides the evenly sharded weights. If each rank computes only one of the mixers, this is the
 // smaller value of the two.
-double MemoryBound::least_kept(const LayoutChoice& c, const PartRun& run, int rank, const Shares& shares) {
-  double least = bytes_of_kept(c, run, run.ranks.front(), rank, shares);
+double MemoryBound::least_kept(const LayoutChoice& c, const PartRun& run, int rank, const FractionRange& fractions) {
+  double least = bytes_of_kept(c, run, run.ranks.front(), rank, fractions);
   for (const PartsOfRank& parts : run.ranks)
-    if (c.attention_ranks > 0) least = std::min(least, bytes_of_kept(c, run, parts, rank, shares));
+    if (c.attention_ranks > 0) least = std::min(least, bytes_of_kept(c, run, parts, rank, fractions));
   return least;
 }
 
-double MemoryBound::least_on_host(const LayoutChoice& c, const PartRun& run, int rank, const Shares& shares) {
-  double least = bytes_on_host(c, run.ranks.front(), rank, shares);
+double MemoryBound::least_on_host(const LayoutChoice& c, const PartRun& run, int rank, const FractionRange& fractions) {
+  double least = bytes_on_host(c, run.ranks.front(), rank, fractions);
   for (const PartsOfRank& parts : run.ranks)
-    if (c.attention_ranks > 0) least = std::min(least, bytes_on_host(c, parts, rank, shares));
+    if (c.attention_ranks > 0) least = std::min(least, bytes_on_host(c, parts, rank, fractions));
   return least;
 }
 
@@ -143,8 +143,8 @@ int MemoryBound::in_flight(const LayoutChoice& c, int rank, int chunk) {
   const int enough = std::min(micros, micros % c.pipeline + 4 * c.pipeline);
   auto& known = in_flight_[{c.pipeline, c.virtual_stages * 8 + c.schedule, enough, rank}];
   if (known.empty()) {
-    const std::vector<Turn> turns = schedule({c.pipeline, c.virtual_stages, std::max(1, enough)}, rank);
-    for (int each = 0; each < c.virtual_stages; ++each) known.push_back(gyr::in_flight(turns, each));
+    const std::vector<PipelineStep> steps = schedule({c.pipeline, c.virtual_stages, std::max(1, enough)}, rank);
+    for (int each = 0; each < c.virtual_stages; ++each) known.push_back(gyr::in_flight(steps, each));
   }
   return known[std::size_t(chunk)];
 }

@@ -17,17 +17,17 @@ class MemoryBound {
   // Memory of weights, gradients and optimizer states only.
   const MemoryTaken& of_states(const LayoutChoice&);
   // Memory of weights, gradients, optimizer states and kept activations.
-  MemoryTaken of(const LayoutChoice&, const PartRun&, const Shares&);
+  MemoryTaken of(const LayoutChoice&, const PartRun&, const FractionRange&);
   // Adds one rank whose weights, gradients and optimizer states take `states` bytes.
-  void add(MemoryTaken&, const LayoutChoice&, const PartRun&, const Shares&, int rank, double states);
+  void add(MemoryTaken&, const LayoutChoice&, const PartRun&, const FractionRange&, int rank, double states);
 
  private:
   void add(MemoryTaken&, const LayoutChoice&, int rank, double bytes, double host = 0);
-  double bytes_of_kept(const LayoutChoice&, const PartRun&, const PartsOfRank&, int rank, const Shares&);
-  double bytes_of_offloading(const LayoutChoice&, const PartsOfRank&, int rank, const Shares&);
-  double bytes_on_host(const LayoutChoice&, const PartsOfRank&, int rank, const Shares&);
-  double least_kept(const LayoutChoice&, const PartRun&, int rank, const Shares&);
-  double least_on_host(const LayoutChoice&, const PartRun&, int rank, const Shares&);
+  double bytes_of_kept(const LayoutChoice&, const PartRun&, const PartsOfRank&, int rank, const FractionRange&);
+  double bytes_of_offloading(const LayoutChoice&, const PartsOfRank&, int rank, const FractionRange&);
+  double bytes_on_host(const LayoutChoice&, const PartsOfRank&, int rank, const FractionRange&);
+  double least_kept(const LayoutChoice&, const PartRun&, int rank, const FractionRange&);
+  double least_on_host(const LayoutChoice&, const PartRun&, int rank, const FractionRange&);
   int in_flight(const LayoutChoice&, int rank, int chunk);
 
   const RunConfig& run_;

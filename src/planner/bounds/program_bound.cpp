@@ -29,9 +29,9 @@ ProgramBound::ProgramBound(const RunConfig& run, const Cluster& cluster, StageCo
 // Constructs the engine of a dry run without running it: the placement of the weights is known after construction.
 const ProgramBound::Held& ProgramBound::held_by(const RunConfig& run, const Layout& layout, int stage) {
   const int replicas = layout.size(token_axes);
-  const bool cut = layout.cut() != Shard::none || layout.expert > 1;
+  const bool sharded = layout.zero_shard() != Shard::none || layout.expert > 1;
   const std::string key =
-      fmt::format("n{} t{} z{} a{} e{} c{} {}", cut ? replicas : std::min(replicas, 2), layout.size(Axis::tensor), int(layout.cut()),
+      fmt::format("n{} t{} z{} a{} e{} c{} {}", sharded ? replicas : std::min(replicas, 2), layout.size(Axis::tensor), int(layout.zero_shard()),
                   layout.attention_ranks, layout.expert, layout.expert > 1 ? layout.size(Axis::context) : 1, content_of(run.model, layout, stage));
   const auto [known, fresh] = held_.try_emplace(key);
   if (!fresh) return known->second;
@@ -51,9 +51,9 @@ const ProgramBound::Held& ProgramBound::held_by(const RunConfig& run, const Layo
       if (s.trained) cleared += double(size_of(accumulator_of(config.precision))) * double(s.gradient_size);
       const double bytes = s.trained ? travels * double(s.gradient_size) : 0;
       // Without sharding, consecutive reductions of a bucket are merged into one transfer.
-      if (layout.cut() == Shard::none && !reduced.empty() && reduced.back().of_experts == s.of_experts) reduced.back().bytes += bytes;
+      if (layout.zero_shard() == Shard::none && !reduced.empty() && reduced.back().of_experts == s.of_experts) reduced.back().bytes += bytes;
       else reduced.push_back({bytes, s.of_experts});
-      if (s.trained || layout.cut() == Shard::weights)
+      if (s.trained || layout.zero_shard() == Shard::weights)
         gathered.push_back({double(size_of(s.wide ? accumulator_of(config.precision) : config.precision)) * double(s.kept_size()), s.of_experts});
     }
   }
@@ -125,16 +125,16 @@ TaskTimes ProgramBound::times_of(const Compiled& all, const LayoutChoice& c, con
   std::vector<double> of_kinds;
   of_kinds.reserve(kinds.size());
   for (const Task& kind : kinds) of_kinds.push_back(seconds_of(kind, c, places, stages, held, rank));
-  TaskTimes times{{}, *held.plan, cluster_.links_beside};
+  TaskTimes times{{}, *held.plan, cluster_.links_overlap};
   times.seconds.reserve(all.kind_of[std::size_t(rank)].size());
   for (const int kind : all.kind_of[std::size_t(rank)]) times.seconds.push_back(of_kinds[std::size_t(kind)]);
   // As in a prediction, all gathers after the optimizer step take the same time.
   const std::vector<Task>& tasks = all.programs[std::size_t(rank)].tasks;
   double gathered = 0;
-  std::vector<std::size_t> behind;
+  std::vector<std::size_t> after;
   for (std::size_t i = 0; i < tasks.size() && c.shard != Shard::weights; ++i)
-    if (tasks[i].op == Op::gather) behind.push_back(i), gathered += times.seconds[i];
-  for (const std::size_t i : behind) times.seconds[i] = gathered / double(behind.size());
+    if (tasks[i].op == Op::gather) after.push_back(i), gathered += times.seconds[i];
+  for (const std::size_t i : after) times.seconds[i] = gathered / double(after.size());
   return times;
 }
 

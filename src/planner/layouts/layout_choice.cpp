@@ -25,25 +25,26 @@ std::string LayoutChoice::text() const {
   return text;
 }
 
-double LayoutChoice::share() const { return double(alpha) / alpha_steps; }
+double LayoutChoice::offload_fraction() const { return double(alpha) / alpha_steps; }
 
 std::vector<std::string> deck_lines(const LayoutChoice& c, const std::vector<std::string>& kept, const Islands& islands) {
   std::vector<std::string> lines;
-  const auto say = [&](std::string_view key, const auto& value) { lines.push_back(fmt::format("{}={}", key, value)); };
-  say("parallel.data", c.data), say("parallel.pipeline", c.pipeline), say("parallel.context", c.context), say("parallel.tensor", c.tensor);
-  say("parallel.expert", c.expert);
-  say("parallel.virtual_stages", c.virtual_stages);
-  say("parallel.schedule", schedules[std::size_t(c.schedule)].name);
-  say("parallel.context_mode", name_of(c.context_mode));
-  say("parallel.mixer", mixer_names[c.attention_ranks > 0]);
-  say("parallel.attention_ranks", c.attention_ranks);
-  say("parallel.sequence", c.sequence);
-  say("parallel.shard", name_of(c.shard));
-  say("train.micro_batch_size", c.micro_batch_size);
-  say("activation.recompute", recompute_names[c.recompute]);
-  if (!keeps(kept, "recompute")) say("activation.recompute_types", "[]");
-  if (c.alpha >= 0) say("activation.alpha", c.share());
-  if (!islands.empty()) say("cluster.emulate", fmt::format("\"{}\"", to_text(islands)));
+  const auto add_line = [&](std::string_view key, const auto& value) { lines.push_back(fmt::format("{}={}", key, value)); };
+  add_line("parallel.data", c.data), add_line("parallel.pipeline", c.pipeline), add_line("parallel.context", c.context),
+      add_line("parallel.tensor", c.tensor);
+  add_line("parallel.expert", c.expert);
+  add_line("parallel.virtual_stages", c.virtual_stages);
+  add_line("parallel.schedule", schedules[std::size_t(c.schedule)].name);
+  add_line("parallel.context_mode", name_of(c.context_mode));
+  add_line("parallel.mixer", mixer_names[c.attention_ranks > 0]);
+  add_line("parallel.attention_ranks", c.attention_ranks);
+  add_line("parallel.sequence", c.sequence);
+  add_line("parallel.shard", name_of(c.shard));
+  add_line("train.micro_batch_size", c.micro_batch_size);
+  add_line("activation.recompute", recompute_names[c.recompute]);
+  if (!keeps(kept, "recompute")) add_line("activation.recompute_types", "[]");
+  if (c.alpha >= 0) add_line("activation.alpha", c.offload_fraction());
+  if (!islands.empty()) add_line("cluster.emulate", fmt::format("\"{}\"", to_text(islands)));
   return lines;
 }
 
@@ -52,7 +53,7 @@ ParallelConfig with(ParallelConfig p, const LayoutChoice& c) {
   p.virtual_stages = c.virtual_stages;
   p.one_chunk = schedules[std::size_t(c.schedule)].schedule;
   p.context_mode = c.context_mode;
-  p.mixer = c.attention_ranks > 0 ? Mixer::apart : Mixer::split, p.attention_ranks = c.attention_ranks;
+  p.mixer = c.attention_ranks > 0 ? Mixer::separate : Mixer::split, p.attention_ranks = c.attention_ranks;
   p.sequence = c.sequence;
   p.shard = c.shard;
   return p;
@@ -63,7 +64,7 @@ RunConfig with(RunConfig run, const LayoutChoice& c) {
   run.train.micro_batch_size = c.micro_batch_size;
   run.recompute.all = recompute_of(recompute_names[c.recompute]);
   if (!keeps(run.parallel.keep, "recompute")) run.recompute.by_type.clear();
-  if (c.alpha >= 0) run.offload.alpha = c.share(), run.offload.find_alpha = false;
+  if (c.alpha >= 0) run.offload.alpha = c.offload_fraction(), run.offload.find_alpha = false;
   return run;
 }
 

@@ -24,8 +24,8 @@ struct LayoutChoice {
   auto operator<=>(const LayoutChoice&) const = default;
 
   int token_ranks() const { return data * context; }
-  double share() const;      // `alpha` as a fraction from 0 to 1
-  std::string text() const;  // description of the layout on one line, without default values
+  double offload_fraction() const;  // `alpha` as a fraction from 0 to 1
+  std::string text() const;         // description of the layout on one line, without default values
 };
 
 // Deck keys that this layout sets, with their values, as command-line arguments such as "parallel.tensor=4". `kept`:

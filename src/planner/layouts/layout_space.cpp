@@ -107,7 +107,7 @@ class Enumeration {
     }
     add(Mixer::split, 0);
     if (run_.model.pattern.find('P') != std::string::npos && tensor > 1 && tensor <= most_axis)
-      for (const MixerSplit& share : mixer_splits(run_.model, run_.train.seq_length, tensor)) add(Mixer::apart, share.attention_ranks);
+      for (const MixerSplit& mixer_split : mixer_splits(run_.model, run_.train.seq_length, tensor)) add(Mixer::separate, mixer_split.attention_ranks);
     return all;
   }
 

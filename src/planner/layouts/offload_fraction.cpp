@@ -12,17 +12,17 @@ namespace gyr {
 
 namespace {
 
-double rounded_down(double share) { return std::floor(std::clamp(share, 0.0, 1.0) * alpha_steps) / alpha_steps; }
+double rounded_down(double fraction) { return std::floor(std::clamp(fraction, 0.0, 1.0) * alpha_steps) / alpha_steps; }
 
-// Task costs at the offloaded fraction `share`, interpolated between those at 0 and 1. Communication is that of
+// Task costs at the offloaded fraction `fraction`, interpolated between those at 0 and 1. Communication is that of
 // recomputed forwards.
-CountedTasks between(const CountedTasks& none, const CountedTasks& all, double share) {
+CountedTasks between(const CountedTasks& none, const CountedTasks& all, double fraction) {
   const auto mixed = [&](CountedTasks::Count count, const CountedTasks::Count& other) {
     for (double CountedTasks::Count::*of : {&CountedTasks::Count::compute, &CountedTasks::Count::copying, &CountedTasks::Count::hides})
-      count.*of += share * (other.*of - count.*of);
+      count.*of += fraction * (other.*of - count.*of);
     return count;
   };
-  CountedTasks tasks = share < 1 ? none : all;
+  CountedTasks tasks = fraction < 1 ? none : all;
   for (auto& [key, count] : tasks.counts) {
     const auto transfers = count.transfers;
     count = mixed(none.counts.at(key), all.counts.at(key));
@@ -31,9 +31,9 @@ CountedTasks between(const CountedTasks& none, const CountedTasks& all, double s
   return tasks;
 }
 
-class ShareSearch {
+class FractionSearch {
  public:
-  ShareSearch(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns& runs)
+  FractionSearch(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns& runs)
       : run_(std::move(run)), layout_(layout), cluster_(cluster), profile_(profile), runs_(runs), none_(plans(0)), all_(plans(1)) {
     for (std::size_t stage = 0; stage < none_.stages().size(); ++stage)
       for (std::size_t i = 0; i < none_.stages()[stage].size(); ++i) {
@@ -48,10 +48,10 @@ class ShareSearch {
   }
 
   // Predicted seconds per step at this fraction. about() interpolates the costs instead of counting them again.
-  double seconds(double share) { return predict(plans(share), config(share), layout_, cluster_, profile_).seconds; }
-  double about(double share) {
+  double seconds(double fraction) { return predict(plans(fraction), config(fraction), layout_, cluster_, profile_).seconds; }
+  double about(double fraction) {
     StagePlans::Counted counted;
-    for (const auto& [run, ends] : tasks_) counted.emplace(run, between(ends.none, ends.all, share));
+    for (const auto& [run, ends] : tasks_) counted.emplace(run, between(ends.none, ends.all, fraction));
     return predict(none_, config(0), layout_, cluster_, profile_, &counted).seconds;
   }
 
@@ -63,13 +63,13 @@ class ShareSearch {
     auto rank = of_none.begin();
     all_.each_rank(config(1), cluster_, [&](const Capacity& all, const Cluster& island) {
       const Capacity& none = *rank++;
-      const double room = island.host_memory_left(double(std::max(none.total(), all.total()))), least = double(none.host());
-      require(least <= room, Exit::config,
+      const double host_capacity = island.host_memory_left(double(std::max(none.total(), all.total()))), least = double(none.host());
+      require(least <= host_capacity, Exit::config,
               "activation.policy = memo: a rank offloads at least {:.1f} MiB, but the host of '{}' has room for {:.1f}; use activation.recompute = "
               "full with "
               "activation.policy = keep, shorter sequences, or more ranks",
-              least / (1 << 20), island.name, std::max(0.0, room) / (1 << 20));
-      if (double(all.host()) > room) most = std::min(most, (room - least) / (double(all.host()) - least));
+              least / (1 << 20), island.name, std::max(0.0, host_capacity) / (1 << 20));
+      if (double(all.host()) > host_capacity) most = std::min(most, (host_capacity - least) / (double(all.host()) - least));
     });
     return rounded_down(most);
   }
@@ -77,25 +77,25 @@ class ShareSearch {
   // Candidates in ascending order: 0, the largest fraction that fits, and every fraction at which some task begins to
   // wait for its copies.
   std::vector<double> bounds(double most) const {
-    std::set<double> shares{0, most};
+    std::set<double> fractions{0, most};
     for (const auto& [run, ends] : tasks_)
       for (const auto& [key, none] : ends.none.counts) {
         const CountedTasks::Count& all = ends.all.counts.at(key);
         const double slack = none.hides - none.copying, less = (all.copying - none.copying) - (all.hides - none.hides);
-        if (less > 0) shares.insert(std::min(most, rounded_down(slack / less)));
+        if (less > 0) fractions.insert(std::min(most, rounded_down(slack / less)));
       }
-    return {shares.begin(), shares.end()};
+    return {fractions.begin(), fractions.end()};
   }
 
  private:
   struct Ends {
     CountedTasks none, all;
   };
-  EngineConfig config(double share) {
-    run_.offload.find_alpha = false, run_.offload.alpha = share;
+  EngineConfig config(double fraction) {
+    run_.offload.find_alpha = false, run_.offload.alpha = fraction;
     return engine_config(run_, layout_);
   }
-  StagePlans plans(double share) { return {config(share), layout_, runs_}; }
+  StagePlans plans(double fraction) { return {config(fraction), layout_, runs_}; }
 
   RunConfig run_;
   const Layout& layout_;
@@ -108,26 +108,26 @@ class ShareSearch {
 
 // Fastest of the given ascending fractions, by binary search. The step time decreases up to the optimum and does not
 // decrease after it.
-double fastest(const std::vector<double>& shares, const std::function<double(double)>& seconds) {
-  std::size_t first = 0, last = shares.size() - 1;
+double fastest(const std::vector<double>& fractions, const std::function<double(double)>& seconds) {
+  std::size_t first = 0, last = fractions.size() - 1;
   while (first < last) {
     const std::size_t middle = (first + last) / 2;
-    if (seconds(shares[middle + 1]) < seconds(shares[middle])) first = middle + 1;
+    if (seconds(fractions[middle + 1]) < seconds(fractions[middle])) first = middle + 1;
     else last = middle;
   }
-  return shares[first];
+  return fractions[first];
 }
 
 }  // namespace
 
-OffloadFraction best_share(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns* runs) {
+OffloadFraction best_fraction(RunConfig run, const Layout& layout, const Cluster& cluster, const Profile* profile, StageRuns* runs) {
   ensure(run.offload.on, "activation.alpha is to be chosen, but nothing is offloaded");
-  StageRuns own;
-  ShareSearch shares(std::move(run), layout, cluster, profile, runs ? *runs : own);
+  StageRuns local_runs;
+  FractionSearch fractions(std::move(run), layout, cluster, profile, runs ? *runs : local_runs);
   OffloadFraction best;
-  best.most = shares.most();
-  best.alpha = fastest(shares.bounds(best.most), [&](double share) { return shares.about(share); });
-  best.seconds = shares.seconds(best.alpha);
+  best.most = fractions.most();
+  best.alpha = fastest(fractions.bounds(best.most), [&](double fraction) { return fractions.about(fraction); });
+  best.seconds = fractions.seconds(best.alpha);
   return best;
 }
 

@@ -24,6 +24,6 @@ inline constexpr int alpha_steps = 256;
 
 // Best alpha for a run with activation.policy = memo. Throws Exit::config if even alpha = 0 does not fit in host
 // memory. `runs`: cache of dry runs to reuse and extend.
-OffloadFraction best_share(RunConfig, const Layout&, const Cluster&, const Profile* = nullptr, StageRuns* runs = nullptr);
+OffloadFraction best_fraction(RunConfig, const Layout&, const Cluster&, const Profile* = nullptr, StageRuns* runs = nullptr);
 
 }  // namespace gyr

@@ -63,30 +63,30 @@ PartRuns::Key PartRuns::key_of(const LayoutChoice& c, bool split) {
   return {c.tensor, c.attention_ranks, c.context, Index(c.context_mode), c.expert, c.sequence, c.micro_batch_size, c.recompute, split};
 }
 
-const PartRun& PartRuns::of(const LayoutChoice& c, bool split, const Shares& shares) {
+const PartRun& PartRuns::of(const LayoutChoice& c, bool split, const FractionRange& fractions) {
   if (!run_.offload.on) return counted(c, split, {});
-  const std::pair key(key_of(c, split), shares);
+  const std::pair key(key_of(c, split), fractions);
   const auto known = joined_.find(key);
-  return known != joined_.end() ? known->second : joined_.emplace(key, joined(c, split, shares)).first->second;
+  return known != joined_.end() ? known->second : joined_.emplace(key, joined(c, split, fractions)).first->second;
 }
 
-const PartRun& PartRuns::counted(const LayoutChoice& c, bool split, std::optional<double> share) {
-  const std::pair key(key_of(c, split), share);
+const PartRun& PartRuns::counted(const LayoutChoice& c, bool split, std::optional<double> fraction) {
+  const std::pair key(key_of(c, split), fraction);
   const auto known = runs_.find(key);
-  return known != runs_.end() ? known->second : runs_.emplace(key, run(c, split, share)).first->second;
+  return known != runs_.end() ? known->second : runs_.emplace(key, run(c, split, fraction)).first->second;
 }
 
 // Weights are sharded (Shard::weights), so that each part becomes a task of its own. The rules of the deck were already
 // checked for the full run.
-PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<double> share) {
+PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<double> fraction) {
   LayoutChoice c = choice;
   c.pipeline = c.virtual_stages = 1, c.shard = Shard::weights;
   c.data = std::max(2, c.expert / std::gcd(c.expert, c.context));
   RunConfig run = with(run_, c);
   run.model.pattern = types_.pattern();
   if (!train_alike_) run.model.lora = run.optimizer.lora = {}, run.optimizer.frozen = {"*"};
-  if (share) run.model.pattern.append(staying_layers, types_.pattern().back());
-  run.offload = {share.has_value(), share.value_or(1)};
+  if (fraction) run.model.pattern.append(staying_layers, types_.pattern().back());
+  run.offload = {fraction.has_value(), fraction.value_or(1)};
   run.parallel.layers.clear(), run.parallel.permutation.clear(), run.parallel.islands.clear();
   run.train.ramp.clear(), run.train.global_batch_size = c.data * c.micro_batch_size;
   const Layout layout = layout_from_choices(run.parallel, c.data, c.attention_ranks, {{0, run.model.layers()}});
@@ -94,7 +94,7 @@ PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<doub
   config.schedule = split ? zero_bubble : one_f_one_b;
   PartRun parts{{}, split};
   for (const int position : positions_of(layout, 0)) parts.ranks.push_back(counted_on(config, layout, position));
-  if (share)
+  if (fraction)
     for (PartsOfRank& rank : parts.ranks) rank.parts.erase(rank.parts.end() - 1 - staying_layers, rank.parts.end() - 1);
   return parts;
 }
@@ -102,18 +102,18 @@ PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<doub
 // Combines the runs with and without offload. During its backward, a layer has all its kept activations on the device.
 // If the range is a single alpha, the peak of the offloaded run is used too, less the activations that are copied back
 // for the previous layer.
-PartRun PartRuns::joined(const LayoutChoice& c, bool split, const Shares& shares) {
+PartRun PartRuns::joined(const LayoutChoice& c, bool split, const FractionRange& fractions) {
   const PartRun& staying = counted(c, split, {});
-  PartRun all = counted(c, split, shares.most);
-  const bool one_share = shares.least == shares.most, one_stream = types_.pattern().find(encoder_end) == std::string::npos;
+  PartRun all = counted(c, split, fractions.most);
+  const bool one_fraction = fractions.least == fractions.most, one_stream = types_.pattern().find(encoder_end) == std::string::npos;
   for (std::size_t i = 0; i < all.ranks.size(); ++i) {
     PartsOfRank& rank = all.ranks[i];
     const std::vector<Part>& kept = staying.ranks[i].parts;
-    if (!one_share) rank.least = counted(c, split, shares.least).ranks[i].parts;
+    if (!one_fraction) rank.least = counted(c, split, fractions.least).ranks[i].parts;
     for (std::size_t p = 1; p + 1 < rank.parts.size(); ++p) {
       Part& part = rank.parts[p];
       const Index before = kept[p - 1].kept;  // kept bytes of the previous layer; 0 for the embedding
-      part.most = std::max(kept[p].kept + kept[p].back, one_share && one_stream ? part.most - before : 0);
+      part.most = std::max(kept[p].kept + kept[p].back, one_fraction && one_stream ? part.most - before : 0);
       part.kept = 0;
       rank.staying.push_back(kept[p]);
     }
@@ -145,7 +145,7 @@ PartsOfRank PartRuns::counted_on(const EngineConfig& config, const Layout& layou
     for (std::size_t c = 0; c < count.traffic.size(); ++c)
       for (const TrafficCount::Line& line : count.traffic[c].lines())
         if (line.traffic.calls > 0) into.transfers.emplace_back(int(c), line);
-    const Index before = std::exchange(alive, count.alive.behind);
+    const Index before = std::exchange(alive, count.alive.after);
     if (task.op == Op::forward) {
       part.kept = std::max<Index>(0, alive - before);
       part.copied = copies_of(count.launches).bytes;

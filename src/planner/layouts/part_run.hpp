@@ -30,7 +30,7 @@ struct Part {
 };
 
 // Linear interpolation in activation.alpha, the fraction of rows that is offloaded: `none` at 0, `all` at 1.
-inline double between(double none, double all, double share) { return none + share * (all - none); }
+inline double between(double none, double all, double fraction) { return none + fraction * (all - none); }
 
 // Counts of the rank at these tensor and context coordinates, which represents other ranks.
 struct PartsOfRank {
@@ -39,10 +39,10 @@ struct PartsOfRank {
   std::vector<Part> least = {};    // with offload: the same at the smallest alpha of a range
   std::vector<Part> staying = {};  // with offload: one layer of each type that is not offloaded
   std::vector<std::string> communicators = {};
-  // Bytes that a part offloads if the fraction `share` of the rows is offloaded, interpolated between the ends of the
+  // Bytes that a part offloads if the fraction `fraction` of the rows is offloaded, interpolated between the ends of the
   // range.
-  double copied(std::size_t part, double share) const {
-    return least.empty() ? parts[part].copied : between(least[part].copied, parts[part].copied, share);
+  double copied(std::size_t part, double fraction) const {
+    return least.empty() ? parts[part].copied : between(least[part].copied, parts[part].copied, fraction);
   }
 };
 
@@ -66,9 +66,9 @@ class LayerTypes {
 };
 
 // Range of activation.alpha, both ends included.
-struct Shares {
+struct FractionRange {
   double least = 1, most = 1;
-  auto operator<=>(const Shares&) const = default;
+  auto operator<=>(const FractionRange&) const = default;
 };
 
 // Cache of dry runs by the settings that they depend on: tensor, context and expert parallel sizes, micro-batch size,
@@ -78,7 +78,7 @@ class PartRuns {
   PartRuns(const RunConfig&, const Cluster&, const Profile*);
   // Dry run for a layout. `split`: backwards are split into gradients of the input and of the weights. With offload,
   // both ends of the range of alpha are counted; values between them are interpolated linearly.
-  const PartRun& of(const LayoutChoice&, bool split = false, const Shares& = {});
+  const PartRun& of(const LayoutChoice&, bool split = false, const FractionRange& = {});
   // The same dry run without offload.
   const PartRun& of_kept(const LayoutChoice& c) { return counted(c, false, {}); }
   std::size_t count() const { return runs_.size(); }
@@ -87,10 +87,10 @@ class PartRuns {
   bool train_alike() const { return train_alike_; }
 
  private:
-  // Dry run with the fraction `share` of the rows offloaded; without a value, nothing is offloaded.
-  const PartRun& counted(const LayoutChoice&, bool split, std::optional<double> share);
-  PartRun run(const LayoutChoice&, bool split, std::optional<double> share);
-  PartRun joined(const LayoutChoice&, bool split, const Shares&);
+  // Dry run with the fraction `fraction` of the rows offloaded; without a value, nothing is offloaded.
+  const PartRun& counted(const LayoutChoice&, bool split, std::optional<double> fraction);
+  PartRun run(const LayoutChoice&, bool split, std::optional<double> fraction);
+  PartRun joined(const LayoutChoice&, bool split, const FractionRange&);
   PartsOfRank counted_on(const EngineConfig&, const Layout&, int position);
 
   const RunConfig& run_;
@@ -102,7 +102,7 @@ class PartRuns {
   using Key = std::array<Index, 9>;
   static Key key_of(const LayoutChoice&, bool split);
   std::map<std::pair<Key, std::optional<double>>, PartRun> runs_;
-  std::map<std::pair<Key, Shares>, PartRun> joined_;
+  std::map<std::pair<Key, FractionRange>, PartRun> joined_;
   KnownGemms known_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 // A text split into words and the numbers between them.
 struct Taken {
   std::vector<std::string> words{""};
-  std::vector<long long> numbers;
+  std::vector<long long> values;
 };
 
 Taken split_refusal(const std::string& text) {
@@ -28,7 +28,7 @@ Taken split_refusal(const std::string& text) {
       end = std::max(end, i + 1);
       taken.words.back().append(text, i, end - i);
     } else {
-      taken.numbers.push_back(std::stoll(text.substr(i, end - i)));
+      taken.values.push_back(std::stoll(text.substr(i, end - i)));
       taken.words.emplace_back();
     }
     i = end;
@@ -67,11 +67,11 @@ std::vector<Refusals::Line> Refusals::lines() const {
     Group& group = groups[taken.words];
     if (group.ranges.empty()) {
       group.first = taken;
-      for (const long long n : taken.numbers) group.ranges.emplace_back(n, n);
+      for (const long long n : taken.values) group.ranges.emplace_back(n, n);
     }
-    for (std::size_t n = 0; n < taken.numbers.size(); ++n) {
+    for (std::size_t n = 0; n < taken.values.size(); ++n) {
       auto& [least, most] = group.ranges[n];
-      least = std::min(least, taken.numbers[n]), most = std::max(most, taken.numbers[n]);
+      least = std::min(least, taken.values[n]), most = std::max(most, taken.values[n]);
     }
     group.layouts += counts_[i];
   }

@@ -43,13 +43,14 @@ ReplicaTimes ReplicaBound::times_of(const LayoutChoice& c, const Places& places,
     const Operation summing = c.shard == Shard::none ? Operation::all_reduce : Operation::reduce_scatter;
     const double travel = double(size_of(run_.parallel.reduce_dtype.value_or(wide)));
     const auto gathering = [&](const Elements& e) {
-      return seconds_of(Operation::all_gather, {e.others / n, e.experts / (n / c.expert)}, double(size_of(narrow)), places, rank);
+      return seconds_of(Operation::all_gather, {e.dense / n, e.experts / (n / c.expert)}, double(size_of(narrow)), places, rank);
     };
     times.reduce = seconds_of(summing, trained, travel, places, rank);
     if (c.shard != Shard::none && trained.sum() > 0) times.gather = gathering(all);
-    if (const Turning turning = rotating_elements(c, rank); turning.trained.sum() > 0) {
-      times.clear = clearing(turning.trained.sum() * double(size_of(wide)));
-      times.turning = seconds_of(summing, turning.trained, travel, places, rank) + (c.shard == Shard::weights ? 2 * gathering(turning.gathered) : 0);
+    if (const SharingBuffers sharing_buffers = rotating_elements(c, rank); sharing_buffers.trained.sum() > 0) {
+      times.clear = clearing(sharing_buffers.trained.sum() * double(size_of(wide)));
+      times.sharing_buffers = seconds_of(summing, sharing_buffers.trained, travel, places, rank) +
+                              (c.shard == Shard::weights ? 2 * gathering(sharing_buffers.gathered) : 0);
     }
   }
   return times;
@@ -59,7 +60,7 @@ ReplicaTimes ReplicaBound::times_of(const LayoutChoice& c, const Places& places,
 double ReplicaBound::seconds_of(Operation op, const Elements& e, double bytes_of_one, const Places& places, int rank) const {
   double sum = 0;
   for (const bool of_experts : {false, true})
-    if (const double bytes = (of_experts ? e.experts : e.others) * bytes_of_one; bytes > 0)
+    if (const double bytes = (of_experts ? e.experts : e.dense) * bytes_of_one; bytes > 0)
       sum += gyr::seconds_of(op, {1, Index(bytes)}, places.replicas_of(of_experts, rank), cluster_);
   return sum;
 }
@@ -67,14 +68,14 @@ double ReplicaBound::seconds_of(Operation op, const Elements& e, double bytes_of
 // Elements in buckets that share buffers, which happens if a chunk has several layers and no bucket is larger than a
 // layer. With virtual stages one bucket may belong to two chunks that use it in succession, so one is subtracted. Of
 // the gathered buckets, two per pass are still present from the previous pass, so four are subtracted.
-ReplicaBound::Turning ReplicaBound::rotating_elements(const LayoutChoice& c, int rank) {
-  Turning turning;
-  if (c.shard < Shard::gradients || c.attention_ranks > 0) return turning;
+ReplicaBound::SharingBuffers ReplicaBound::rotating_elements(const LayoutChoice& c, int rank) {
+  SharingBuffers sharing_buffers;
+  if (c.shard < Shard::gradients || c.attention_ranks > 0) return sharing_buffers;
   const double wide = double(size_of(accumulator_of(precision_of(run_.train.precision))));
   const std::vector<StageContent>& contents = contents_.of(c).contents;
   for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
     const std::vector<int>& layers = contents[std::size_t(chunk * c.pipeline + rank)].layers;
-    Turning of_chunk, largest;
+    SharingBuffers of_chunk, largest;
     int count = 0;
     for (std::size_t type = 0; type < layers.size(); ++type) {
       if (layers[type] == 0) continue;
@@ -84,10 +85,10 @@ ReplicaBound::Turning ReplicaBound::rotating_elements(const LayoutChoice& c, int
       largest = {most_of(largest.trained, trained), most_of(largest.gathered, gathered)};
     }
     if (count < 2) continue;
-    turning.trained += of_chunk.trained.less((c.virtual_stages > 1 ? 1 : 0) * largest.trained);
-    turning.gathered += of_chunk.gathered.less(4 * largest.gathered);
+    sharing_buffers.trained += of_chunk.trained.less((c.virtual_stages > 1 ? 1 : 0) * largest.trained);
+    sharing_buffers.gathered += of_chunk.gathered.less(4 * largest.gathered);
   }
-  return turning;
+  return sharing_buffers;
 }
 
 // Bytes moved by zeroing the gradients, by the gradient norm, and by AdamW on master weights, moments and weights.

@@ -9,8 +9,8 @@
 namespace gyr {
 
 struct ReplicaTimes {
-  double reduce = 0, gather = 0;  // seconds per step of gradient reductions, and of weight gathers
-  double turning = 0, clear = 0;  // seconds per micro-batch: communication of buckets that share buffers, and zeroing of their gradients
+  double reduce = 0, gather = 0;          // seconds per step of gradient reductions, and of weight gathers
+  double sharing_buffers = 0, clear = 0;  // seconds per micro-batch: communication of buckets that share buffers, and zeroing of their gradients
   double step = 0;
 };
 
@@ -29,12 +29,12 @@ class ReplicaBound {
 
  private:
   // Elements that a pipeline rank zeroes and reduces, and elements that it gathers twice, for each micro-batch.
-  struct Turning {
+  struct SharingBuffers {
     Elements trained, gathered;
   };
   ReplicaTimes times_of(const LayoutChoice&, const Places&, int rank);
   double seconds_of(Operation, const Elements&, double bytes_of_one, const Places&, int rank) const;
-  Turning rotating_elements(const LayoutChoice&, int rank);
+  SharingBuffers rotating_elements(const LayoutChoice&, int rank);
 
   const RunConfig& run_;
   const Cluster& cluster_;

@@ -11,7 +11,7 @@ namespace gyr {
 namespace {
 
 double with_copies(const PartSeconds& s, double copying, const Cluster& island) {
-  return s.transfers + (island.host.beside ? std::max(s.compute, copying) : s.compute + copying);
+  return s.transfers + (island.host.overlaps ? std::max(s.compute, copying) : s.compute + copying);
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ PartSeconds StageBound::seconds_of(const PartCount& count, const Place& place, c
   if (scale.exact) sum.compute = count.compute[std::size_t(place.island)];
   else {
     const KernelBound& floor = count.floor[std::size_t(place.island)];
-    sum.compute = scale.rows * floor.products + scale.passes * floor.passes + (scale.attention ? scale.rows * floor.fused : 0);
+    sum.compute = scale.rows * floor.gemms + scale.passes * floor.passes + (scale.attention ? scale.rows * floor.fused : 0);
   }
   for (const auto& [c, line] : count.transfers) {
     const double bytes = scale.exact ? double(line.traffic.bytes) : 0.999 * scale.rows * double(line.traffic.bytes);
@@ -35,7 +35,7 @@ PartSeconds StageBound::seconds_of(const PartCount& count, const Place& place, c
   for (const OverlapCount& h : count.hidden[std::size_t(place.island)]) {
     const double bytes = scale.exact ? double(h.bytes) : 0.999 * scale.rows * double(h.bytes);
     const double one = gyr::seconds_of(h.operation, {1, Index(bytes)}, place.groups[std::size_t(h.communicator)], cluster_);
-    sum.transfers -= seconds_hidden(h, one, scale.exact ? h.beside : measured_ ? one : scale.most * h.beside, cluster_);
+    sum.transfers -= seconds_hidden(h, one, scale.exact ? h.overlapped : measured_ ? one : scale.most * h.overlapped, cluster_);
   }
   return sum;
 }
@@ -49,7 +49,7 @@ bool StageBound::attends(char symbol, const PartsOfRank& rank, const Scale& scal
 
 // Recomputation is linear in the offloaded fraction, except for a kernel that is bound by GEMM rate for some row counts
 // and by memory for others. Such kernels are bounded by kind (KernelBound).
-TimesThere StageBound::times_there(const PartsOfRank& rank, const Place& place, const Scale& scale, const Shares& shares) const {
+TimesThere StageBound::times_there(const PartsOfRank& rank, const Place& place, const Scale& scale, const FractionRange& fractions) const {
   TimesThere there{{}, cluster_.island(place.island)};
   there.parts.reserve(rank.parts.size() + rank.staying.size());
   Scale by_kind = scale;
@@ -68,9 +68,10 @@ TimesThere StageBound::times_there(const PartsOfRank& rank, const Place& place, 
       t.backward_input.transfers += waits;
       if (parts != &rank.parts) continue;
       if (!rank.least.empty())
-        t.backward_input.compute = std::max(t.backward_input.compute, between(seconds_of(rank.least[i].backward_input, place, by_kind).compute,
-                                                                              seconds_of(part.backward_input, place, by_kind).compute, shares.most));
-      if (const double bytes = rank.copied(i, shares.least); bytes > 0) t.copying = seconds_of_copies(scale.passes * bytes, there.island);
+        t.backward_input.compute =
+            std::max(t.backward_input.compute, between(seconds_of(rank.least[i].backward_input, place, by_kind).compute,
+                                                       seconds_of(part.backward_input, place, by_kind).compute, fractions.most));
+      if (const double bytes = rank.copied(i, fractions.least); bytes > 0) t.copying = seconds_of_copies(scale.passes * bytes, there.island);
     }
   return there;
 }
@@ -96,12 +97,14 @@ void StageBound::add_stage(StageTimes& t, const StageContent& content, const Tim
   if (backward_input + backward_weights > t.backward()) t.backward_input = backward_input, t.backward_weights = backward_weights;
 }
 
-std::vector<StageTimes> StageBound::of(const LayoutChoice& c, const PartRun& run, const Places& places, const Scale& scale, const Shares& shares) {
+std::vector<StageTimes> StageBound::of(const LayoutChoice& c, const PartRun& run, const Places& places, const Scale& scale,
+                                       const FractionRange& fractions) {
   const std::vector<StageContent>& contents = contents_.of(c).contents;
   std::vector<StageTimes> times(contents.size());
   for (std::size_t i = 0; i < run.ranks.size(); ++i) {
     std::vector<std::shared_ptr<const TimesThere>> seconds;  // part times, one entry per kind of place
-    for (const Place& kind : places.kinds[i]) seconds.push_back(std::make_shared<const TimesThere>(times_there(run.ranks[i], kind, scale, shares)));
+    for (const Place& kind : places.kinds[i])
+      seconds.push_back(std::make_shared<const TimesThere>(times_there(run.ranks[i], kind, scale, fractions)));
     for (std::size_t stage = 0; stage < contents.size(); ++stage)
       for (const int kind : places.kinds_of[i][stage % std::size_t(c.pipeline)]) {
         const std::shared_ptr<const TimesThere>& there = seconds[std::size_t(kind)];
@@ -114,25 +117,25 @@ std::vector<StageTimes> StageBound::of(const LayoutChoice& c, const PartRun& run
   return times;
 }
 
-const std::vector<StageTimes>& StageBound::of(const LayoutChoice& c, const PartRun& run, const Places& places, const Shares& shares) {
+const std::vector<StageTimes>& StageBound::of(const LayoutChoice& c, const PartRun& run, const Places& places, const FractionRange& fractions) {
   constexpr std::size_t most_known = 1000;
-  const Exact key{&run, &places, c.virtual_stages, shares.least, shares.most};
+  const Exact key{&run, &places, c.virtual_stages, fractions.least, fractions.most};
   if (const auto known = exact_.find(key); known != exact_.end()) return known->second;
   if (exact_.size() >= most_known) exact_.clear();
-  return exact_.emplace(key, of(c, run, places, Scale(), shares)).first->second;
+  return exact_.emplace(key, of(c, run, places, Scale(), fractions)).first->second;
 }
 
 // Factors for another number of rows. A memory-bound kernel reads its rows, which scale, and other data that does not
-// scale but is smaller than `others` rows. Relative-position bias tables may be large, so nothing is assumed for them.
+// scale but is smaller than `other_passes` rows. Relative-position bias tables may be large, so nothing is assumed for them.
 Scale StageBound::scale_of(const LayoutChoice& c, Index context) const {
-  constexpr double others = 16;
+  constexpr double other_passes = 16;
   const double counted = double(run_.lengths().text) / double(context);
   // With sequence parallelism each tensor-parallel rank has a shard of the rows, and the last shard may be padded. More
   // rows have relatively less padding.
   const double padded = c.sequence ? counted / (c.tensor * std::ceil(counted / c.tensor)) : 1;
-  const double whole = double(c.micro_batch_size) * double(context) / double(c.context), rows = padded * whole;
-  const double passed = run_.model.attention.relative_bias.buckets > 0 ? 0 : std::max(0.0, 1 - others / counted);
-  return {rows, rows <= 1 ? rows : 1 + (rows - 1) * passed, false, context == c.context, std::max(1.0, whole), whole >= 1};
+  const double sequences = double(c.micro_batch_size) * double(context) / double(c.context), rows = padded * sequences;
+  const double passed = run_.model.attention.relative_bias.buckets > 0 ? 0 : std::max(0.0, 1 - other_passes / counted);
+  return {rows, rows <= 1 ? rows : 1 + (rows - 1) * passed, false, context == c.context, std::max(1.0, sequences), sequences >= 1};
 }
 
 double StageBound::meeting(const LayoutChoice& c, const Places& places) const {

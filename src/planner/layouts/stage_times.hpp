@@ -52,10 +52,10 @@ class StageBound {
   // for other row counts.
   StageBound(const RunConfig&, const Cluster&, StageContents&, bool backwards, bool measured);
 
-  std::vector<StageTimes> of(const LayoutChoice&, const PartRun&, const Places&, const Scale&, const Shares&);
+  std::vector<StageTimes> of(const LayoutChoice&, const PartRun&, const Places&, const Scale&, const FractionRange&);
   // Times from a dry run with the rows of the layout. They do not depend on schedule and sharding level, so layouts
   // that differ only in these use the same result.
-  const std::vector<StageTimes>& of(const LayoutChoice&, const PartRun&, const Places&, const Shares&);
+  const std::vector<StageTimes>& of(const LayoutChoice&, const PartRun&, const Places&, const FractionRange&);
   // Scale from a dry run of one sequence per micro-batch on `context` context-parallel ranks to the layout's sequences
   // and ranks.
   Scale scale_of(const LayoutChoice&, Index context) const;
@@ -66,7 +66,7 @@ class StageBound {
 
  private:
   PartSeconds seconds_of(const PartCount&, const Place&, const Scale&) const;
-  TimesThere times_there(const PartsOfRank&, const Place&, const Scale&, const Shares&) const;
+  TimesThere times_there(const PartsOfRank&, const Place&, const Scale&, const FractionRange&) const;
   void add_stage(StageTimes&, const StageContent&, const TimesThere&) const;
   bool attends(char symbol, const PartsOfRank&, const Scale&) const;
 

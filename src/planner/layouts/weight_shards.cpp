@@ -18,26 +18,27 @@ constexpr double shard_rounding = 1 - 1e-9;  // factor that absorbs rounding: th
 // If attention and SSM mixers are on different ranks, each rank has only one of them, so its full weights count as an
 // even shard.
 Elements PartElements::on(const LayoutChoice& c) const {
-  return {sharded / c.tensor + (c.attention_ranks > 0 ? whole / c.tensor : whole), experts / c.tensor / c.expert};
+  return {sharded / c.tensor + (c.attention_ranks > 0 ? unsharded / c.tensor : unsharded), experts / c.tensor / c.expert};
 }
 
 Elements PartElements::trained_on(const LayoutChoice& c) const {
-  return {trained_sharded / c.tensor + (c.attention_ranks > 0 ? trained_whole / c.tensor : trained_whole), trained_experts / c.tensor / c.expert};
+  return {trained_sharded / c.tensor + (c.attention_ranks > 0 ? trained_unsharded / c.tensor : trained_unsharded),
+          trained_experts / c.tensor / c.expert};
 }
 
 Elements PartElements::sharded_on(const LayoutChoice& c) const { return {sharded / c.tensor, experts / c.tensor / c.expert}; }
 
 double part_of(const Elements& e, const LayoutChoice& c, Shard level) {
   if (c.shard < level) return e.sum();
-  return e.others / c.token_ranks() + e.experts / (double(c.token_ranks()) / c.expert);
+  return e.dense / c.token_ranks() + e.experts / (double(c.token_ranks()) / c.expert);
 }
 
 WeightKey::WeightKey(const LayoutChoice& c)
-    : numbers{c.tensor, c.pipeline, c.virtual_stages, c.context, c.data, c.expert, c.attention_ranks, int(c.shard)} {}
+    : sizes{c.tensor, c.pipeline, c.virtual_stages, c.context, c.data, c.expert, c.attention_ranks, int(c.shard)} {}
 
 std::size_t WeightKey::Hash::operator()(const WeightKey& key) const {
   std::size_t hash = 0;
-  for (const int number : key.numbers) hash = mixed(hash, std::uint64_t(number));
+  for (const int number : key.sizes) hash = mixed(hash, std::uint64_t(number));
   return hash;
 }
 
@@ -54,10 +55,10 @@ WeightShards::WeightShards(const RunConfig& run, StageContents& contents, bool b
     PartElements& e = parts_[part];
     const bool sharded = w.sharding(Axis::tensor) != nullptr;
     const double size = double(w.size());
-    (w.expert ? e.experts : sharded ? e.sharded : e.whole) += size;
+    (w.expert ? e.experts : sharded ? e.sharded : e.unsharded) += size;
     if (w.storage == Storage::wide) e.wide += size;
     ++e.weights;
-    if (all_trained) (w.expert ? e.trained_experts : sharded ? e.trained_sharded : e.trained_whole) += size;
+    if (all_trained) (w.expert ? e.trained_experts : sharded ? e.trained_sharded : e.trained_unsharded) += size;
   }
 }
 
@@ -72,8 +73,8 @@ const std::vector<PartElements>& WeightShards::of_stages(const LayoutChoice& c) 
 PartElements WeightShards::of_stage(const StageContent& stage) const {
   PartElements sum;
   const auto add = [&](const PartElements& part, double times) {
-    for (double PartElements::*of : {&PartElements::sharded, &PartElements::whole, &PartElements::experts, &PartElements::trained_sharded,
-                                     &PartElements::trained_whole, &PartElements::trained_experts, &PartElements::wide, &PartElements::weights})
+    for (double PartElements::*of : {&PartElements::sharded, &PartElements::unsharded, &PartElements::experts, &PartElements::trained_sharded,
+                                     &PartElements::trained_unsharded, &PartElements::trained_experts, &PartElements::wide, &PartElements::weights})
       sum.*of += times * part.*of;
   };
   if (stage.first) add(parts_.front(), 1);

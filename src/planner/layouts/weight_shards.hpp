@@ -12,19 +12,19 @@ namespace gyr {
 
 // Elements per rank: expert weights, which are distributed over expert-parallel ranks, and all other weights.
 struct Elements {
-  double others = 0, experts = 0;
-  Elements& operator+=(const Elements& e) { return others += e.others, experts += e.experts, *this; }
-  friend Elements operator*(double times, const Elements& e) { return {times * e.others, times * e.experts}; }
-  friend Elements most_of(const Elements& a, const Elements& b) { return {std::max(a.others, b.others), std::max(a.experts, b.experts)}; }
-  Elements less(const Elements& e) const { return {std::max(0.0, others - e.others), std::max(0.0, experts - e.experts)}; }
-  double sum() const { return others + experts; }
+  double dense = 0, experts = 0;
+  Elements& operator+=(const Elements& e) { return dense += e.dense, experts += e.experts, *this; }
+  friend Elements operator*(double times, const Elements& e) { return {times * e.dense, times * e.experts}; }
+  friend Elements most_of(const Elements& a, const Elements& b) { return {std::max(a.dense, b.dense), std::max(a.experts, b.experts)}; }
+  Elements less(const Elements& e) const { return {std::max(0.0, dense - e.dense), std::max(0.0, experts - e.experts)}; }
+  double sum() const { return dense + experts; }
 };
 
 // Elements of a part of the model, or of a stage.
 struct PartElements {
-  double sharded = 0, whole = 0;  // sharded over tensor-parallel ranks, and full on each of them
-  double experts = 0;             // number of elements of expert weights
-  double trained_sharded = 0, trained_whole = 0, trained_experts = 0;
+  double sharded = 0, unsharded = 0;  // sharded over tensor-parallel ranks, and full on each of them
+  double experts = 0;                 // number of elements of expert weights
+  double trained_sharded = 0, trained_unsharded = 0, trained_experts = 0;
   double wide = 0;     // elements stored in the accumulator's type, which need no separate master weight
   double weights = 0;  // number of weight tensors
 
@@ -39,7 +39,7 @@ double part_of(const Elements&, const LayoutChoice&, Shard level);
 
 // Settings that determine the placement of weights. Layouts with equal keys have the same weights on every rank.
 struct WeightKey {
-  std::array<int, 8> numbers;
+  std::array<int, 8> sizes;
   explicit WeightKey(const LayoutChoice&);
   bool operator==(const WeightKey&) const = default;
   struct Hash {

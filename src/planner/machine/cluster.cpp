@@ -47,12 +47,12 @@ void read_host(Section& s, Cluster& c) {
                  .at_least(0)
                  .at_most(most)
                  .value();
-  c.host.beside = s.get("beside", false, "copies to and from the host overlap with computation");
+  c.host.overlaps = s.get("beside", false, "copies to and from the host overlap with computation");
 }
 
 void read_fit(Section& s, Cluster& c) {
   const auto part = [&](const char* key, const char* help) { return s.get(key, 1.0, help).above(0).at_most(2).value(); };
-  c.fit.products = part("products", "fraction of the peak GEMM rate that large GEMMs reach");
+  c.fit.gemms = part("products", "fraction of the peak GEMM rate that large GEMMs reach");
   c.fit.fused = part("fused", "fraction of the peak GEMM rate reached inside attention and scan kernels");
   c.fit.memory = part("memory", "fraction of the memory bandwidth that memory-bound kernels reach");
   c.fit.links = part("links", "fraction of the link bandwidth that communication reaches");
@@ -61,16 +61,18 @@ void read_fit(Section& s, Cluster& c) {
       s.get("step", 0.0, "fixed overhead per step that is not overlapped (data loading, host work)").unit("ms").at_least(0).at_most(most).value();
 }
 
-enum class Whose { whole, island };
+enum class Whose { entire_cluster, island };
 Cluster read_file(const std::string& file, Whose, const std::string& named_by = "");
 
 // Island name from the file name. A name in cluster.emulate must be unique and must not contain a comma, colon, space
 // or quote.
-std::string name_of(const std::string& file, const std::vector<Cluster>& others) {
+std::string name_of(const std::string& file, const std::vector<Cluster>& clusters) {
   std::string name = std::filesystem::path(file).stem().string();
   for (char& c : name)
     if (c == ',' || c == ':' || c == ' ' || c == '"') c = '-';
-  const auto taken = [&](const std::string& n) { return std::any_of(others.begin(), others.end(), [&](const Cluster& c) { return c.name == n; }); };
+  const auto taken = [&](const std::string& n) {
+    return std::any_of(clusters.begin(), clusters.end(), [&](const Cluster& c) { return c.name == n; });
+  };
   if (!taken(name)) return name;
   int number = 2;
   while (taken(fmt::format("{}-{}", name, number))) ++number;
@@ -107,7 +109,7 @@ void summarise(Cluster& c) {
     for (double Cluster::Device::*number : {&Cluster::Device::memory, &Cluster::Device::memory_bandwidth, &Cluster::Device::fp64,
                                             &Cluster::Device::fp32, &Cluster::Device::bf16, &Cluster::Device::watts})
       c.device.*number = std::min(c.device.*number, part.device.*number);
-    c.host = {std::min(c.host.memory, part.host.memory), std::min(c.host.bandwidth, part.host.bandwidth), c.host.beside && part.host.beside};
+    c.host = {std::min(c.host.memory, part.host.memory), std::min(c.host.bandwidth, part.host.bandwidth), c.host.overlaps && part.host.overlaps};
     c.per_node = std::min(c.per_node, part.per_node);
     for (Link Cluster::*link : {&Cluster::node, &Cluster::network})
       c.*link = {std::max((c.*link).latency, (part.*link).latency), std::min((c.*link).bandwidth, (part.*link).bandwidth),
@@ -123,13 +125,13 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
   c.island_nodes = s.get("island_nodes", 0, "nodes per island, which share a network; 0: all nodes").at_least(0).at_most(most_ranks);
   Section& islands =
       deck.section("islands", "islands of different hardware, one file each; those files give `device`, `host`, `links.node` and `links.network`");
-  if (whose == Whose::whole) read_parts(islands, folder, c);
+  if (whose == Whose::entire_cluster) read_parts(islands, folder, c);
   if (c.parts.empty()) {
     read_device(deck.section("device", "the device (GPU) of one rank"), c);
     read_host(deck.section("host", "host memory for offloaded activations (activation.policy)"), c);
   }
   Section& links = deck.section("links", "links between devices");
-  c.links_beside = links.get("beside", true, "communication overlaps with computation and does not slow it down");
+  c.links_overlap = links.get("beside", true, "communication overlaps with computation and does not slow it down");
   if (!c.parts.empty()) {
     summarise(c);
     c.islands = read_link(links, "islands", "links between devices of different islands", nullptr);
@@ -219,7 +221,7 @@ double Cluster::watts(Index ranks) const {
   return known ? sum : 0;
 }
 
-void check_room(const Cluster& cluster, int ranks) {
+void check_capacity(const Cluster& cluster, int ranks) {
   require(cluster.devices() == 0 || ranks <= cluster.devices(), Exit::config,
           "{} ranks do not fit on the {} devices of '{}'; use fewer ranks or increase {}", ranks, cluster.devices(), cluster.name,
           cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
@@ -228,17 +230,17 @@ void check_room(const Cluster& cluster, int ranks) {
 Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
   Islands islands;
   each_island(cluster, ranks, [&](const Cluster& c, Index here) {
-    const double speed = 1e-12 * c.fit.products * c.device.gemm_rate(operands);
+    const double speed = 1e-12 * c.fit.gemms * c.device.gemm_rate(operands);
     islands.push_back({c.name, int(here), std::stod(fmt::format("{:g}", speed))});  // rounded as the deck prints a speed
   });
   return islands.size() > 1 ? islands : Islands();
 }
 
-Cluster read_cluster(const std::string& file) { return read_file(file, Whose::whole); }
+Cluster read_cluster(const std::string& file) { return read_file(file, Whose::entire_cluster); }
 
 std::string cluster_keys() {
   Deck deck = Deck::describe();
-  read(deck, {}, Whose::whole);
+  read(deck, {}, Whose::entire_cluster);
   return deck.help();
 }
 
@@ -253,11 +255,11 @@ std::string to_yaml(const Cluster& c, const std::string& comment) {
   text += fmt::format("device:\n  per_node: {}\n  memory: {}\n  memory_bandwidth: {}\n  bf16: {}\n  fp32: {}\n  fp64: {}\n  watts: {}\n  fused: {}\n",
                       c.per_node, number(c.device.memory / gibi), number(c.device.memory_bandwidth / giga), number(c.device.bf16 / tera),
                       number(c.device.fp32 / tera), number(c.device.fp64 / tera), number(c.device.watts), c.device.fused);
-  text +=
-      fmt::format("host: {{memory: {}, bandwidth: {}, beside: {}}}\n", number(c.host.memory / gibi), number(c.host.bandwidth / giga), c.host.beside);
-  text += fmt::format("links:\n  beside: {}\n", c.links_beside) + link_line("node", c.node) + link_line("network", c.network) +
+  text += fmt::format("host: {{memory: {}, bandwidth: {}, beside: {}}}\n", number(c.host.memory / gibi), number(c.host.bandwidth / giga),
+                      c.host.overlaps);
+  text += fmt::format("links:\n  beside: {}\n", c.links_overlap) + link_line("node", c.node) + link_line("network", c.network) +
           link_line("islands", c.islands);
-  return text + fmt::format("fit:\n  products: {}\n  fused: {}\n  memory: {}\n  links: {}\n  step: {}\n", number(c.fit.products), number(c.fit.fused),
+  return text + fmt::format("fit:\n  products: {}\n  fused: {}\n  memory: {}\n  links: {}\n  step: {}\n", number(c.fit.gemms), number(c.fit.fused),
                             number(c.fit.memory), number(c.fit.links), number(c.fit.step / milli));
 }
 

@@ -38,21 +38,21 @@ struct Cluster {
 
   // Host memory, used for offloaded activations.
   struct Host {
-    double memory = 0;     // bytes per device; 0: device and host share the device's memory
-    double bandwidth = 0;  // bytes per second of a copy in one direction while the other direction is busy; 0: unknown
-    bool beside = false;   // true: copies overlap with computation on the device
+    double memory = 0;      // bytes per device; 0: device and host share the device's memory
+    double bandwidth = 0;   // bytes per second of a copy in one direction while the other direction is busy; 0: unknown
+    bool overlaps = false;  // true: copies overlap with computation on the device
   } host;
 
   Link node, network, islands;  // inside a node, between nodes of an island, between islands
-  bool links_beside = true;     // communication overlaps with computation and does not slow it down
+  bool links_overlap = true;    // communication overlaps with computation and does not slow it down
 
   // Constants fitted to measured steps: the fraction of each peak that is reached, and the fixed overhead of a step.
   struct Fit {
-    double products = 1;  // fraction of the peak GEMM rate reached by large GEMMs
-    double fused = 1;     // fraction of the peak GEMM rate reached inside attention and scan kernels
-    double memory = 1;    // fraction of the memory bandwidth reached by memory-bound kernels
-    double links = 1;     // fraction of the link bandwidth reached by transfers
-    double step = 0;      // fixed overhead per step in seconds: data loading, host work, everything that is not overlapped
+    double gemms = 1;   // fraction of the peak GEMM rate reached by large GEMMs
+    double fused = 1;   // fraction of the peak GEMM rate reached inside attention and scan kernels
+    double memory = 1;  // fraction of the memory bandwidth reached by memory-bound kernels
+    double links = 1;   // fraction of the link bandwidth reached by transfers
+    double step = 0;    // fixed overhead per step in seconds: data loading, host work, everything that is not overlapped
   } fit;
 
   static constexpr int constants = 5;  // number of members of Fit
@@ -81,7 +81,7 @@ struct Cluster {
 };
 
 // Throws Exit::config if the cluster has fewer than `ranks` devices.
-void check_room(const Cluster&, int ranks);
+void check_capacity(const Cluster&, int ranks);
 
 // Islands that the first `ranks` ranks occupy, with the GEMM rate of their devices as speed. Empty if all ranks are on
 // one island.

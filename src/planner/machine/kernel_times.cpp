@@ -11,14 +11,14 @@ namespace gyr {
 
 namespace {
 
-bool is_product(std::string_view kernel) { return kernel.ends_with("gemm"); }
+bool is_gemm(std::string_view kernel) { return kernel.ends_with("gemm"); }
 bool is_attention(std::string_view kernel) { return kernel.starts_with("attention"); }
 
-bool by_flops(std::string_view kernel, const Cluster& c) { return is_product(kernel) || (c.device.fused && is_attention(kernel)); }
+bool by_flops(std::string_view kernel, const Cluster& c) { return is_gemm(kernel) || (c.device.fused && is_attention(kernel)); }
 
 double modelled(const LaunchShape& s, DType precision, const Cluster& c) {
   const double peak = c.device.gemm_rate(precision), passes = s.bytes / (c.fit.memory * c.device.memory_bandwidth);
-  if (s.kernel == "gemm") return std::max(s.flops / (c.fit.products * peak), passes);
+  if (s.kernel == "gemm") return std::max(s.flops / (c.fit.gemms * peak), passes);
   if (by_flops(s.kernel, c)) return s.flops / (c.fit.fused * peak);
   return passes;
 }
@@ -52,7 +52,7 @@ double seconds_of_copies(double bytes, const Cluster& cluster) {
 }
 
 double compute_hiding_copies(double compute, Index calls, Index parts, const Cluster& cluster) {
-  return cluster.host.beside ? compute * double(std::min(calls, parts)) / double(parts) : 0;
+  return cluster.host.overlaps ? compute * double(std::min(calls, parts)) / double(parts) : 0;
 }
 
 KernelBound bound_of(const LaunchCounts& launches, DType precision, const Cluster& cluster) {
@@ -61,7 +61,7 @@ KernelBound bound_of(const LaunchCounts& launches, DType precision, const Cluste
   for (const auto& [shape, count] : launches) {
     if (is_copy(shape.kernel)) continue;
     const double calls = double(count.calls);
-    if (shape.kernel == "gemm") floor.products += calls * shape.flops / (cluster.fit.products * peak);
+    if (shape.kernel == "gemm") floor.gemms += calls * shape.flops / (cluster.fit.gemms * peak);
     else if (by_flops(shape.kernel, cluster)) floor.fused += calls * shape.flops / (cluster.fit.fused * peak);
     else floor.passes += calls * shape.bytes / bandwidth;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Seconds of kernels on a device. If a profile has measured a kernel on this machine, its time is used (profile.hpp). Otherwise the roofline is:
-//   GEMM                                    max(flops / (products * peak), bytes / (memory * bandwidth))
+//   GEMM                                    max(flops / (gemms * peak), bytes / (memory * bandwidth))
 //   GEMMs inside a scan, fused attention    flops / (fused * peak)
 //   any other kernel                        bytes / (memory * bandwidth)
-// products, memory and fused are the fitted constants of the cluster (Cluster::Fit).
+// gemms, memory and fused are the fitted constants of the cluster (Cluster::Fit).
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -32,7 +32,7 @@ double compute_hiding_copies(double compute, Index calls, Index parts, const Clu
 
 // Lower bound of the same launches: GEMMs by their flops only, memory-bound kernels by their bytes only.
 struct KernelBound {
-  double products = 0, fused = 0, passes = 0;  // seconds of GEMMs, of fused attention and scan, and of memory-bound kernels
+  double gemms = 0, fused = 0, passes = 0;  // seconds of GEMMs, of fused attention and scan, and of memory-bound kernels
 };
 KernelBound bound_of(const LaunchCounts&, DType precision, const Cluster&);
 

@@ -78,9 +78,9 @@ double host_bandwidth(Communicator& ranks) {
 // Bytes per second that each rank sends in a ring all-reduce over all ranks, on data larger than all caches. Each of n
 // ranks sends 2 (n - 1) / n of the data.
 double sum_rate(Communicator& ranks) {
-  const Index numbers = beyond_caches / Index(sizeof(float));
+  const Index elements = beyond_caches / Index(sizeof(float));
   Device dev(false, beyond_caches + 4096);
-  const auto x = dev.scratch.tensor<float>(numbers);
+  const auto x = dev.scratch.tensor<float>(elements);
   fill<float>(dev, x, 0);
   const double n = ranks.size(), seconds = least_seconds(ranks, dev, [&] { ranks.start_all_reduce<float>(dev, x).device_wait(dev); });
   return 2 * (n - 1) / n * double(beyond_caches) / seconds;
@@ -90,14 +90,14 @@ double sum_rate(Communicator& ranks) {
 // between pieces of work, minus the mean time of the ranks without messages, per message.
 double meeting(Communicator& ranks, Device& dev, const std::function<void()>& work, const std::function<void()>& message) {
   constexpr int meetings = 50;
-  const auto seconds = [&](bool meet) {
+  const auto seconds = [&](bool overlapping) {
     ranks.barrier();
     double all = 0;
     {
       const Stopwatch watch(all);
       for (int i = 0; i < meetings; ++i) {
         work();
-        if (meet) message();
+        if (overlapping) message();
         dev.fence();
       }
     }
@@ -106,8 +106,8 @@ double meeting(Communicator& ranks, Device& dev, const std::function<void()>& wo
   std::vector<double> costs;
   for (int i = 0; i < repetitions; ++i) {
     const double with = ranks.max(seconds(true));
-    const double apart = seconds(false);
-    const std::vector<double> without = ranks.gather({&apart, 1});
+    const double separate = seconds(false);
+    const std::vector<double> without = ranks.gather({&separate, 1});
     costs.push_back((with - std::accumulate(without.begin(), without.end(), 0.0) / double(without.size())) / meetings);
   }
   std::nth_element(costs.begin(), costs.begin() + repetitions / 2, costs.end());
@@ -182,8 +182,8 @@ Probe probe_machine(MPI_Comm world) {
   c.device.fp32 = gemm_rate(DType::f32, ranks);
   c.device.fp64 = gemm_rate(DType::f64, ranks);
   c.device.memory_bandwidth = memory_bandwidth(ranks);
-  c.host.bandwidth = host_bandwidth(ranks), c.host.beside = HostCopies::beside();
-  c.links_beside = c.host.beside;  // if ranks do the copies themselves, they also move their own messages
+  c.host.bandwidth = host_bandwidth(ranks), c.host.overlaps = HostCopies::overlap();
+  c.links_overlap = c.host.overlaps;  // if ranks do the copies themselves, they also move their own messages
   probe.comment = fmt::format(
       "Measured by {} ranks on {} machine{} at the same time, each as one device: the best of four GEMM shapes, y += x, copies "
       "to and from host memory, a ring exchange, and an all-reduce.",

@@ -62,8 +62,8 @@ Profile Profile::parse(const std::string& text, const std::string& origin) {
     std::istringstream words(line);
     Entry e;
     std::string more;
-    const bool whole = bool(words >> e.kernel >> e.precision >> e.flops >> e.bytes >> e.seconds) && !(words >> more);
-    require(whole && e.flops >= 0 && e.bytes >= 0 && e.seconds > 0 && std::isfinite(e.flops + e.bytes + e.seconds), Exit::config,
+    const bool complete = bool(words >> e.kernel >> e.precision >> e.flops >> e.bytes >> e.seconds) && !(words >> more);
+    require(complete && e.flops >= 0 && e.bytes >= 0 && e.seconds > 0 && std::isfinite(e.flops + e.bytes + e.seconds), Exit::config,
             "{}:{}: not a valid line of kernel, precision, flops, bytes and seconds; write the file again with gyrfalcon profile DECK --out FILE",
             origin, number);
     profile.add(e);

@@ -14,10 +14,10 @@ std::vector<int> along(const Layout& layout, int position, Axes axes) {
   std::vector<int> all{0};
   for (const LayoutAxis& a : layout.axes) {
     std::vector<int> more;
-    const int own = layout.coordinate(position, a.axis);
+    const int index_on_axis = layout.coordinate(position, a.axis);
     for (const int outer : all)
       for (int i = 0; i < a.size; ++i)
-        if (axes.has(a.axis) || i == own) more.push_back(outer * a.size + i);
+        if (axes.has(a.axis) || i == index_on_axis) more.push_back(outer * a.size + i);
     all = std::move(more);
   }
   return all;
@@ -49,18 +49,18 @@ std::vector<int> positions_of(const Layout& layout, int position, const std::str
   }
   const std::vector<int> tensor = along(layout, position, Axis::tensor);
   const int rank = layout.coordinate(position, Axis::tensor);
-  const std::string whole = name.substr(0, name.find('/'));
+  const std::string base = name.substr(0, name.find('/'));
   std::vector<int> ranks = tensor;
-  int own = rank;
-  if (whole == "attention" || whole == "ssm") {
+  int index_on_axis = rank;
+  if (base == "attention" || base == "ssm") {
     const Mixers mixers = layout.mixers();
     const Span team = mixers.team_of(rank);
     ranks = part(tensor, std::size_t(team.first), std::size_t(team.size()));
-    own = rank - int(team.first);
+    index_on_axis = rank - int(team.first);
   }
-  if (whole == name) return ranks;
-  const int size = name == "self" ? 1 : std::stoi(name.substr(whole.size() + 1));
-  return part(ranks, std::size_t(own / size * size), std::size_t(size));
+  if (base == name) return ranks;
+  const int size = name == "self" ? 1 : std::stoi(name.substr(base.size() + 1));
+  return part(ranks, std::size_t(index_on_axis / size * size), std::size_t(size));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace gyr {
 
 RunConfig on_islands(RunConfig run, const Cluster& cluster, int ranks) {
-  check_room(cluster, ranks);
+  check_capacity(cluster, ranks);
   const Islands there = islands_of(cluster, ranks, precision_of(run.train.precision));
   if (Islands& islands = run.parallel.islands; islands.empty()) islands = there;
   else

@@ -54,10 +54,10 @@ class TrafficWalk {
         std::vector<int> ring = in_order;
         std::sort(ring.begin(), ring.end());
         for (std::size_t i = 0; i < ring.size(); ++i) {
-          const int own = inverse_[std::size_t(ring[i])];
-          done[std::size_t(own)] = true;
-          for (const CommunicatorTraffic& of_rank : plan_of(own).traffic)
-            if (of_rank.name == c.name) pass(of_rank, own, in_order, ring, i);
+          const int ring_position = inverse_[std::size_t(ring[i])];
+          done[std::size_t(ring_position)] = true;
+          for (const CommunicatorTraffic& of_rank : plan_of(ring_position).traffic)
+            if (of_rank.name == c.name) pass(of_rank, ring_position, in_order, ring, i);
         }
       }
     for (const auto& [key, bytes] : lines_) traffic_.lines.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), bytes});

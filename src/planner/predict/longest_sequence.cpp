@@ -9,10 +9,10 @@ namespace gyr {
 
 namespace {
 
-bool fits(const RunConfig& run, int ranks, Index length, const ActivationChoice& choice, const MemoryLimits& room) {
+bool fits(const RunConfig& run, int ranks, Index length, const ActivationChoice& choice, const MemoryLimits& limits) {
   try {
     const MemoryLimits most = taken(run, ranks, length, choice);
-    return most.device <= room.device && most.host <= room.host;
+    return most.device <= limits.device && most.host <= limits.host;
   } catch (const Error& e) {
     if (e.code != Exit::config) throw;
     return false;
@@ -32,14 +32,14 @@ MemoryLimits taken(RunConfig run, int ranks, Index length, const ActivationChoic
   return {double(largest_rank.bytes), double(largest_rank.host)};
 }
 
-LongestSequence longest_sequence(const RunConfig& run, int ranks, const ActivationChoice& choice, const MemoryLimits& room, Index most_tried) {
+LongestSequence longest_sequence(const RunConfig& run, int ranks, const ActivationChoice& choice, const MemoryLimits& limits, Index most_tried) {
   const Index unit = unit_of_length(run);
-  const auto has_room = [&](Index units) { return units * unit <= most_tried && fits(run, ranks, units * unit, choice, room); };
+  const auto fits_memory = [&](Index units) { return units * unit <= most_tried && fits(run, ranks, units * unit, choice, limits); };
   Index most = 0, beyond = 1;
-  while (has_room(beyond)) most = beyond, beyond *= 2;
+  while (fits_memory(beyond)) most = beyond, beyond *= 2;
   while (beyond - most > 1) {
     const Index between = most + (beyond - most) / 2;
-    (has_room(between) ? most : beyond) = between;
+    (fits_memory(between) ? most : beyond) = between;
   }
   return {most * unit, beyond * unit > most_tried};
 }

@@ -29,8 +29,8 @@ std::vector<MemoryMoment> memory_curve(const StageRun& run, const Program& progr
     const Alive& of_task = alive.at(TaskKey(task, program.shape.micros));
     const auto slot = slots.try_emplace({task.chunk, task.slot}, 0).first;
     const Index during = kept - slot->second + of_task.most;
-    kept += (task.last_use ? 0 : of_task.behind) - slot->second;
-    slot->second = task.last_use ? 0 : of_task.behind;
+    kept += (task.last_use ? 0 : of_task.after) - slot->second;
+    slot->second = task.last_use ? 0 : of_task.after;
     if (slot->second == 0) slots.erase(slot);
     const bool is_transfer = task.op == Op::send || task.op == Op::receive;  // transfers are asynchronous: the rank does not wait for them
     if (!is_transfer) now = times.at(i).end;

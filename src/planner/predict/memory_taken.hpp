@@ -13,15 +13,15 @@ struct MemoryTaken {
   double bytes = 0, host = 0;  // maximum over ranks of device bytes and of offloaded host bytes
 
   // Bytes taken and bytes available on the rank with the least memory left.
-  struct Room {
+  struct Usage {
     double takes = 0, has = std::numeric_limits<double>::infinity();
     bool lacks() const { return takes > has; }
   };
-  Room of_device = {}, of_host = {};
+  Usage of_device = {}, of_host = {};
 
   // Adds a rank that takes `device` bytes of its device and offloads `offloaded` bytes to the host (activation.policy).
   void add(double device, double offloaded, const Cluster& island) {
-    const auto keep = [](Room& least, const Room& other) {
+    const auto keep = [](Usage& least, const Usage& other) {
       if (other.has - other.takes < least.has - least.takes) least = other;
     };
     bytes = std::max(bytes, device), host = std::max(host, offloaded);

@@ -39,8 +39,8 @@ StagePlans::StagePlans(const EngineConfig& config, const Layout& layout) {
 }
 
 std::vector<RankCosts> StagePlans::costs(const Cluster& cluster, const Profile* profile, Counted* counted) const {
-  Counted own;
-  if (!counted) counted = &own;
+  Counted local_counts;
+  if (!counted) counted = &local_counts;
   std::vector<RankCosts> stages;
   for (const auto& ranks : stages_) {
     bool first = true;

@@ -57,15 +57,15 @@ TaskKey::TaskKey(const Task& t, int micros) {
 std::vector<OverlapCount> hidden_of(const TaskCount& count, DType precision, const Cluster& cluster, const Profile* profile) {
   std::vector<OverlapCount> hidden;
   for (const auto& [communicator, t] : count.hidden) {
-    double beside = 0;
-    for (const auto& [shape, calls] : t.beside) beside += double(calls) * seconds_of(shape, precision, cluster, profile);
-    hidden.push_back({communicator, t.operation, t.bytes, t.times, beside});
+    double overlapped = 0;
+    for (const auto& [shape, calls] : t.overlapped) overlapped += double(calls) * seconds_of(shape, precision, cluster, profile);
+    hidden.push_back({communicator, t.operation, t.bytes, t.times, overlapped});
   }
   return hidden;
 }
 
-double seconds_hidden(const OverlapCount& hidden, double one, double beside, const Cluster& cluster) {
-  return cluster.links_beside ? double(hidden.times) * std::min(one, beside) : 0;
+double seconds_hidden(const OverlapCount& hidden, double one, double overlapped, const Cluster& cluster) {
+  return cluster.links_overlap ? double(hidden.times) * std::min(one, overlapped) : 0;
 }
 
 CountedTasks::CountedTasks(const StageRun& run, const Cluster& cluster, const Profile* profile)
@@ -87,14 +87,15 @@ CountedTasks::CountedTasks(const StageRun& run, const Cluster& cluster, const Pr
     else known->second.transfers = transfers_of(count.traffic);
     known->second.hidden = hidden_of(count, run.precision, cluster, profile);
   }
-  const TaskCount others = rest_of(plan);
-  rest = {compute_of(others.launches), 0, 0, {}, transfers_of(others.traffic)};
+  const TaskCount remaining = rest_of(plan);
+  rest = {compute_of(remaining.launches), 0, 0, {}, transfers_of(remaining.traffic)};
   for (auto task = end; task != tasks.end(); ++task)
     if (task->op == Op::gather) gathers.emplace_back(*task, run.program.shape.micros);
 }
 
 RankCosts::RankCosts(const CountedTasks& tasks, const Layout& layout, int position, const Cluster& cluster)
-    : buckets_(tasks.buckets), pipeline_(ranks_of(layout, position, Axes(Axis::pipeline).text())), own_(layout.rank_at(position)), cluster_(cluster) {
+    : buckets_(tasks.buckets), pipeline_(ranks_of(layout, position, Axes(Axis::pipeline).text())), local_rank_(layout.rank_at(position)),
+      cluster_(cluster) {
   std::vector<std::optional<GroupPlacement>> placements(tasks.communicators.size());  // placement of each communicator, filled on first use
   const auto placement = [&](int c) -> const GroupPlacement& {
     std::optional<GroupPlacement>& known = placements[std::size_t(c)];
@@ -105,7 +106,7 @@ RankCosts::RankCosts(const CountedTasks& tasks, const Layout& layout, int positi
     TaskCost cost{count.compute, 0, count.copies(), count.message};
     for (const auto& [c, line] : count.transfers) cost.transfer += gyr::seconds_of(line.operation, line.traffic, placement(c), cluster);
     for (const OverlapCount& h : count.hidden)
-      cost.transfer -= seconds_hidden(h, gyr::seconds_of(h.operation, {1, h.bytes}, placement(h.communicator), cluster), h.beside, cluster);
+      cost.transfer -= seconds_hidden(h, gyr::seconds_of(h.operation, {1, h.bytes}, placement(h.communicator), cluster), h.overlapped, cluster);
     return cost;
   };
   for (const auto& [key, count] : tasks.counts) costs_.emplace(key, cost(count));
@@ -129,7 +130,7 @@ const TaskCost& RankCosts::cost_of(const Task& task, int micros) const {
 }
 
 TaskTimes RankCosts::times_of(const Program& program) const {
-  TaskTimes times{{}, buckets_, cluster_.links_beside};
+  TaskTimes times{{}, buckets_, cluster_.links_overlap};
   times.seconds.reserve(program.tasks.size());
   std::map<int, GroupPlacement> ways;  // by pipeline peer: placement of the two ranks
   for (const Task& task : program.tasks) {
@@ -143,7 +144,7 @@ TaskTimes RankCosts::times_of(const Program& program) const {
       continue;
     }
     const auto [way, fresh] = ways.try_emplace(task.peer);
-    if (fresh) way->second = placement_of({own_, pipeline_.at(std::size_t(task.peer))}, cluster_);
+    if (fresh) way->second = placement_of({local_rank_, pipeline_.at(std::size_t(task.peer))}, cluster_);
     times.seconds.push_back(gyr::seconds_of(Operation::send, cost.message, way->second, cluster_));
   }
   return times;

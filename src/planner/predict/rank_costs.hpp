@@ -34,14 +34,14 @@ class TaskKey {
 struct OverlapCount {
   int communicator;  // index of the communicator, in the order of Grid::visit
   Operation operation;
-  Index bytes;    // bytes per transfer
-  Index times;    // number of such transfers
-  double beside;  // seconds of computation that overlap with one transfer
+  Index bytes;        // bytes per transfer
+  Index times;        // number of such transfers
+  double overlapped;  // seconds of computation that overlap with one transfer
 };
 std::vector<OverlapCount> hidden_of(const TaskCount&, DType precision, const Cluster&, const Profile*);
-// Seconds of communication that are hidden by computation. `one`: seconds of one transfer; `beside`: seconds of
+// Seconds of communication that are hidden by computation. `one`: seconds of one transfer; `overlapped`: seconds of
 // computation that overlap with it.
-double seconds_hidden(const OverlapCount&, double one, double beside, const Cluster&);
+double seconds_hidden(const OverlapCount&, double one, double overlapped, const Cluster&);
 
 // Compute seconds and communicated bytes of the tasks of a dry run, independent of where the ranks are placed.
 struct CountedTasks {
@@ -83,7 +83,7 @@ class RankCosts {
   std::map<TaskKey, TaskCost> costs_;
   BucketPlan buckets_;
   std::vector<int> pipeline_;  // rank at each stage of the pipeline that this rank belongs to
-  int own_;
+  int local_rank_;
   Cluster cluster_;
 };
 

@@ -18,12 +18,12 @@ std::string text_of(const RecomputeConfig& c) {
 // Settings that a dry run of this model depends on.
 std::string key_of(const EngineConfig& c, const Layout& l, int position) {
   const int replicas = l.size(token_axes);
-  const bool cut = l.cut() != Shard::none || l.expert > 1;
+  const bool sharded = l.zero_shard() != Shard::none || l.expert > 1;
   return fmt::format("{} t{}/{} c{}/{} {} {} a{} e{} {} s{} r{} z{} b{} m{} x{} p{} {} h{}/{}",
                      content_of(c.model, l, l.coordinate(position, Axis::pipeline)), l.coordinate(position, Axis::tensor), l.size(Axis::tensor),
                      l.coordinate(position, Axis::context), l.size(Axis::context), int(l.context_mode), int(l.order), l.attention_ranks, l.expert,
-                     l.expert_room, l.sequence, cut ? replicas : std::min(replicas, 2), int(l.cut()), l.bucket_bytes, c.micro_batch_size, c.micros,
-                     c.schedule == zero_bubble, text_of(c.recompute), c.offload.on, c.offload.alpha);
+                     l.expert_receive_capacity, l.sequence, sharded ? replicas : std::min(replicas, 2), int(l.zero_shard()), l.bucket_bytes,
+                     c.micro_batch_size, c.micros, c.schedule == zero_bubble, text_of(c.recompute), c.offload.on, c.offload.alpha);
 }
 
 }  // namespace
@@ -66,12 +66,12 @@ std::shared_ptr<const StageRun> StageRuns::of(const EngineConfig& planned, const
 Capacity StageRun::capacity(const std::vector<int>& slots) const {
   Capacity c = plan.capacity;
   const auto all = [](const std::vector<int>& counts) { return std::accumulate(counts.begin(), counts.end(), 0); };
-  const bool alone = all(slots) == 1, was_alone = all(program.slots) == 1;
+  const bool single = all(slots) == 1, was_single = all(program.slots) == 1;
   for (std::size_t chunk = 0; chunk < c.training.size(); ++chunk) {
     ReplayedSlots& replayed = c.training[chunk];
     replayed.count = slots.at(chunk);
-    if (alone == was_alone) continue;
-    const SlotPlan other = plan_slot(replayed.script->blocks, alone);
+    if (single == was_single) continue;
+    const SlotPlan other = plan_slot(replayed.script->blocks, single);
     replayed.bytes = other.slot, replayed.shared = other.shared;
   }
   return c;

@@ -156,7 +156,7 @@ class Search {
       RunConfig run = with(run_, c);
       const Layout layout = layout_by_rules(run, ranks_);
       if (run.offload.find_alpha) {
-        c.alpha = int(best_share(run, layout, cluster_, profile_, &runs_).alpha * alpha_steps);
+        c.alpha = int(best_fraction(run, layout, cluster_, profile_, &runs_).alpha * alpha_steps);
         run = with(run_, c);
       }
       const EngineConfig config = engine_config(run, layout);
@@ -185,8 +185,8 @@ class Search {
 
   // True if a rank exceeds the memory of its device or its host. The reason is then recorded.
   bool is_too_large(const char* what, const MemoryTaken& taken, double layouts) {
-    const auto add = [&](const char* takes, const MemoryTaken::Room& room, const char* of) {
-      const double has = gibi(room.has), asked = gibi(room.takes);
+    const auto add = [&](const char* takes, const MemoryTaken::Usage& usage, const char* of) {
+      const double has = gibi(usage.has), asked = gibi(usage.takes);
       result_.by_memory.add(result_.by_memory.reason(fmt::format("{} {:.0f} GiB, {:.0f} GiB more than the {:.0f} GiB of a {}", takes,
                                                                  std::ceil(asked), std::ceil(asked - has), has, of)),
                             layouts);
