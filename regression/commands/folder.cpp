@@ -162,6 +162,7 @@ void refused_starts_change_nothing(bool was_supervised) {
   const std::vector<Refusal> refusals{{{}, 64, false},
                                       {{"--resume", "model.mlp.intermediate_size=96"}, 78},
                                       {{"--resume", "model.attention.rope_theta=3e4"}, 78},
+                                      {{"--resume", "--accept-changes", "model.mlp.intermediate_size=96"}, 78},
                                       {{"--resume", "train.global_batch_size=7", "train.micro_batch_size=2"}, 78},
                                       {{"--resume", "data.tokenizer=/none"}, 66},
                                       {{"--anew", "--init-from", (folder / "none").string()}, 66, false},

@@ -85,6 +85,18 @@ TEST(launch, lone_rank_of_several_is_refused) {
   }
 }
 
+// Every attempt would be refused alike, so that the supervisor itself refuses the start.
+TEST(launch, supervisor_refuses_lone_rank_at_once) {
+  const Folder folder;
+  Words words = material().train(folder / "out", {"train.steps=1"});
+  words.front() = "run";
+  for (const char* word : {"-n", "1", "--launcher", "none"}) words.push_back(word);
+  const Result r = run(words, {.env = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}}, .limit = 60});
+  EXPECT_EQ(r.code, int(Exit::device)) << output_of(r);
+  EXPECT_EQ(lines_of(r.err).size(), 1u) << output_of(r);
+  EXPECT_FALSE(fs::exists(folder / "out")) << output_of(r);
+}
+
 TEST(launch, single_processes_of_any_launcher_run) {
   const std::map<std::string, std::string> environments[] = {
       {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}},

@@ -110,9 +110,11 @@ struct LoadTraffic {
 // is damaged.
 CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, ModelState&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);
 
-// Exit::config naming the first tensor unless the checkpoint has exactly this model's weights in their shapes. Not
+// The errors of load_checkpoint() for a checkpoint of another model or without the moments of a trained weight, without
+// reading a tensor. Not collective.
+void check_checkpoint(const std::filesystem::path& checkpoint, const ModelState&);
+// Exit::config naming the first tensor unless the source has exactly this model's weights in their shapes. Not
 // collective.
-void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig&);
 void check_model(const WeightSource&, const ModelConfig&);
 
 // Loads only the weights, from the source that `open` returns (see pretrained/weights.hpp). The target is a model whose

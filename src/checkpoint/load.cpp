@@ -121,7 +121,11 @@ void check_model(const WeightSource& source, const ModelConfig& config) {
   check_weights(source, weights);
 }
 
-void check_shapes(const std::filesystem::path& checkpoint, const ModelConfig& model) { check_model(CheckpointFile(checkpoint), model); }
+void check_checkpoint(const std::filesystem::path& checkpoint, const ModelState& state) {
+  const CheckpointFile file(checkpoint);
+  check_model(file, state.model());
+  check_moments(file, state);
+}
 
 Reading reading_of(const std::string& name) { return name == "all" ? Reading::all : Reading::broadcast; }
 

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "kernels/base/printable.hpp"
+#include "kernels/comm/mpi/launched.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/config/run_config.hpp"
@@ -60,6 +61,7 @@ void add_run(Command& app, Action& action) {
         Deck deck = Deck::read(a->deck, a->overrides);
         const RunConfig run = read_run_config(deck);
         deck.finish();
+        if (a->launcher == "none") require_own_launcher(1);  // every attempt would fail alike
         a->program = std::filesystem::read_symlink("/proc/self/exe");
         code = supervise(supervised(run), *a);
       });

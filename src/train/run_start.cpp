@@ -70,7 +70,8 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
     const auto changed = changes == Changes::known ? std::vector<DeckChange>() : deck_changes(saved.deck, parts_.deck);
     print_line(text_of(changed, newest->filename().string()));
     try {
-      if (changes == Changes::weighed) require_same_model(changed, *newest);
+      if (changes != Changes::known) require_loadable(*newest);
+      if (changes == Changes::weighed) require_same_function(changed, newest->filename().string());
       return Candidate{*newest, saved.step};
     } catch (const Error& error) {  // the error is the same on every rank
       pass_over(error);
@@ -123,14 +124,11 @@ CheckpointHeader RunStart::loaded(const std::filesystem::path& checkpoint) {
   return at;
 }
 
-// The deck must describe the model that was saved. Different shapes are refused first, because --accept-changes does
-// not help there.
-void RunStart::require_same_model(const std::vector<DeckChange>& changed, const std::filesystem::path& checkpoint) {
-  if (!changes_function(changed)) return;
+// The deck must describe the weights and moments that were saved; --accept-changes does not help there.
+void RunStart::require_loadable(const std::filesystem::path& checkpoint) const {
   collective_check(parts_.grid.world(), [&] {
-    if (parts_.lead()) parts_.engine.check_shapes(checkpoint);
+    if (parts_.lead()) parts_.engine.check_checkpoint(checkpoint);
   });
-  require_same_function(changed, checkpoint.filename().string());
 }
 
 void RunStart::print_line(const std::string& lines) const {

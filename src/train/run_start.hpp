@@ -41,7 +41,7 @@ class RunStart {
   std::optional<Candidate> candidate(Changes, std::int64_t before);
   CheckpointHeader header() const;
   CheckpointHeader loaded(const std::filesystem::path& checkpoint);
-  void require_same_model(const std::vector<DeckChange>&, const std::filesystem::path& checkpoint);
+  void require_loadable(const std::filesystem::path& checkpoint) const;
   void pass_over(const Error&) const;
   void print_line(const std::string& lines) const;
 

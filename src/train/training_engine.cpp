@@ -34,7 +34,7 @@ class RunEngine final : public TrainingEngine {
   CheckpointHeader load(const std::filesystem::path& checkpoint) override {
     return load_checkpoint(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
   }
-  void check_shapes(const std::filesystem::path& checkpoint) const override { gyr::check_shapes(checkpoint, run_.model); }
+  void check_checkpoint(const std::filesystem::path& checkpoint) const override { gyr::check_checkpoint(checkpoint, engine_); }
 
   void before(Index step) override { fault_.inject_fault(step); }
 

@@ -23,8 +23,9 @@ class TrainingEngine {
   // Throws the error of load_weights() for a model that is missing or has other weights, without reading a tensor. Not
   // collective.
   virtual void check_weights(const std::filesystem::path& model) const = 0;
-  // Exit::config naming the first tensor with another shape. Not collective.
-  virtual void check_shapes(const std::filesystem::path& checkpoint) const = 0;
+  // Throws the error of load() for a checkpoint of another model or without the moments of a trained weight, without
+  // reading a tensor. Not collective.
+  virtual void check_checkpoint(const std::filesystem::path& checkpoint) const = 0;
 
   // Call before every step: injects the faults of the deck (fault.*).
   virtual void before(Index step) = 0;

@@ -36,7 +36,7 @@ class RecordingEngine final : public TrainingEngine {
   void load_weights(const std::filesystem::path&) override {}
   CheckpointHeader load(const std::filesystem::path&) override { return {}; }
   void check_weights(const std::filesystem::path&) const override {}
-  void check_shapes(const std::filesystem::path&) const override {}
+  void check_checkpoint(const std::filesystem::path&) const override {}
   void before(Index) override {}
   StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note&) override {
     EXPECT_EQ(order.number, state.step + 1);
