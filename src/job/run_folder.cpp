@@ -22,8 +22,12 @@ void RunFolder::take(const std::filesystem::path& output, const LockSettings& se
 }
 
 void RunFolder::begin() {
+  require_held();
   begun_ = true;
   write_status("running", int(Exit::ok), "");
+  const auto written = read_outcome(output_);
+  require(written && written->state == "running", Exit::io, "{}: cannot be written; remove what is in its place, or choose another output.folder",
+          status_path(output_).string());
 }
 
 void RunFolder::require_held() {

@@ -16,7 +16,8 @@ class RunFolder {
   // Creates the folder if needed and locks it. `supervisor`: token of the gyrfalcon run that started this run; any
   // other live supervisor owns the folder even while none of its ranks run. Exit::io.
   void take(const std::filesystem::path& output, const LockSettings&, const std::string& supervisor = "");
-  void begin();  // the start has been accepted: the folder belongs to this run, and status.json says "running"
+  // The start has been accepted: the folder belongs to this run, and status.json has the state "running". Exit::io.
+  void begin();
   bool taken() const { return lock_.has_value(); }
   const std::string& note() const { return lock_->note(); }
 

@@ -58,6 +58,15 @@ TEST(take_folder, nothing_but_lock_changes_before_the_run_begins) {
   }
 }
 
+// A supervisor learns from status.json how a run ended.
+TEST(take_folder, unwritable_status_is_refused_at_the_start) {
+  const Folder folder;
+  fs::create_directories(folder / "status.json/inside");
+  const Error error = error_of([&] { folder_taken(folder); });
+  EXPECT_EQ(error.code, Exit::io);
+  EXPECT_NE(std::string(error.what()).find("status.json: cannot be written"), std::string::npos) << error.what();
+}
+
 TEST(take_folder, resume_keeps_run_id_fresh_run_archives_checkpoints) {
   const Folder folder;
   put_checkpoint(folder, "step_00000003");
