@@ -50,6 +50,7 @@ class AddedMatcher {
       from = part.end;
       if ((part.token->special && !specials) || !is_delimited(text, part)) continue;
       widen(text, done, part);
+      if (part.begin >= part.end) continue;  // the white space already belongs to the previous match
       if (done < part.begin) visit(Part{done, part.begin, nullptr});
       visit(part);
       done = part.end;

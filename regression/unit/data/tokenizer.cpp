@@ -530,6 +530,18 @@ TEST(tokenizer, added_tokens_may_follow_model_tokens) {
   EXPECT_EQ(Tokenizer::load(folder / "again.json").size(), 65537);
 }
 
+// As in tokenizers: a token of white space that strips its surroundings takes a run of white space once.
+TEST(tokenizer, stripping_white_space_tokens_match_once) {
+  json file = small_file();
+  file["added_tokens"] = json::array({{{"id", 259}, {"content", " "}, {"special", false}, {"lstrip", true}, {"rstrip", true}}});
+  const auto tokenizer = Tokenizer::parse(file.dump(), "strip");
+  for (const std::string run : {" ", "  ", "   ", " \n\t "}) {
+    const auto ids = tokenizer.encode("a" + run + "b" + run);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), 259), 2) << run.size() << " characters";
+    EXPECT_EQ(ids.size(), 4u) << run.size() << " characters";
+  }
+}
+
 TEST(tokenizer, invalid_utf8_bytes_are_separate_pieces) {
   const auto& t = trained();
   const auto joined = [&](const std::vector<std::string>& parts) {
