@@ -109,7 +109,7 @@ void read_batch(const Expected& expected, Golden& g) {
       g.batch.tokens[to] = tokens[from];
       if (!g.batch.types.empty()) g.batch.types[to] = types[from];
       if (of_texts && to == b * seq_length) g.batch.labels[to] = labels[b];
-      else if (!of_texts && from + next < (b + 1) * seq_length) g.batch.labels[to] = labels[from + next];
+      else if (!of_texts && from + next < (b + 1) * seq_length && mask[from + next] != 0) g.batch.labels[to] = labels[from + next];
       if (!g.batch.positions.empty()) g.batch.positions[to] = std::int32_t(to - b * seq_length);
       g.row[to] = !of_texts ? from : to == b * seq_length ? b : -1;
       ++to;

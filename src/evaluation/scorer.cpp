@@ -14,7 +14,17 @@ namespace {
 
 constexpr std::size_t batches_at_once = 16;  // number of batches that a data-parallel rank computes at once, enough to fill a pipeline
 
-MicroBatch padded(const Passages& passages, const Batch& batch) {
+// Positions of a passage in a batch: those in its documents, and then padding, which is a document of its own. Empty if
+// no other token sees the padding: with causal attention, padding after the last token affects nothing before it.
+std::vector<std::int32_t> positions_with_padding(const Passage& p, bool causal, Index seq_length) {
+  std::vector<std::int32_t> positions = p.positions;
+  if (positions.empty() && causal) return positions;
+  for (Index t = Index(positions.size()); t < Index(p.tokens.size()); ++t) positions.push_back(std::int32_t(t));
+  for (Index t = 0; Index(positions.size()) < seq_length; ++t) positions.push_back(std::int32_t(t));
+  return positions;
+}
+
+MicroBatch padded(const Passages& passages, const Batch& batch, bool causal) {
   MicroBatch m{Index(batch.members.size()), batch.seq_length, {}, {}, {}};
   m.source_length = passages.source_length;
   for (const Index i : batch.members) {
@@ -23,11 +33,8 @@ MicroBatch padded(const Passages& passages, const Batch& batch) {
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
     append_source(p.source, m);
     m.lengths.push_back(Index(p.tokens.size()));
-    m.positions.insert(m.positions.end(), p.positions.begin(), p.positions.end());
-    // Padding after the last token affects nothing before it, so any token id is valid. With packed documents, padding
-    // is a document of its own.
-    for (Index t = Index(p.positions.size()); !p.positions.empty() && t < batch.seq_length; ++t)
-      m.positions.push_back(std::int32_t(t - Index(p.positions.size())));
+    const auto positions = positions_with_padding(p, causal || batch.members.size() == 1, batch.seq_length);
+    m.positions.insert(m.positions.end(), positions.begin(), positions.end());
     m.tokens.resize(m.labels.size() + batch.seq_length - p.tokens.size(), 0);
     m.labels.resize(m.tokens.size(), ignored_label);
     m.types.insert(m.types.end(), p.types.begin(), p.types.end());
@@ -67,7 +74,7 @@ using RowScores = std::map<Index, std::vector<RowScore>>;
 void score(Engine& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores,
            const Counted& counted, RowScores& rows) {
   std::vector<MicroBatch> micros;
-  for (const Batch* batch : batches) micros.push_back(padded(passages, *batch));
+  for (const Batch* batch : batches) micros.push_back(padded(passages, *batch, engine.config().model.attention.causal));
   const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
   if (engine.grid().tensor().rank() != 0) return;
   for (std::size_t i = 0; i < micros.size(); ++i) {
