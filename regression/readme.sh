@@ -388,7 +388,7 @@ for page in "${pages[@]}"; do
     case $words in
       'gyrfalcon profile input/'*) if whole; then attempt "$page" "$words" "$words" || true; fi ;;
       'gyrfalcon COMMAND'* | 'ctest -R' | 'ctest -L') ;;
-      'gyrfalcon '*input/* | 'gyrfalcon '*--help | 'gyrfalcon --'*) attempt "$page" "$words" "$words" || true ;;
+      'gyrfalcon '*input/* | 'gyrfalcon '*--help | 'gyrfalcon --'* | 'gyrfalcon help'* | 'gyrfalcon keys'*) attempt "$page" "$words" "$words" || true ;;
       'gyrfalcon '*) attempt "$page" "$words" 'is_command "${words#gyrfalcon }"' || true ;;
       'ctest -'*) attempt "$page" "$words" "finds_tests ${words#ctest }" || true ;;
       'command_tests '*) attempt "$page" "$words" 'lists_tests "$build/regression/command_tests" '"${words#command_tests }" || true ;;

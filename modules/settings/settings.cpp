@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/settings/settings.hpp"
 
+#include "modules/settings/foreign_values.hpp"
 #include "modules/settings/nearest.hpp"
 
 namespace gyr {
@@ -49,7 +50,13 @@ void Declaration::rule(std::string text, bool holds) {
 }
 
 void Declaration::suggest(const std::string& word, std::span<const std::string> allowed) {
-  if (std::find(allowed.begin(), allowed.end(), word) == allowed.end()) hint = nearest(word, allowed);
+  const auto is_allowed = [&](std::string_view name) { return std::find(allowed.begin(), allowed.end(), name) != allowed.end(); };
+  if (is_allowed(word)) return;
+  std::string lower = word;
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = char(c | 0x20);
+  const std::string_view here = value_here(path, word);
+  hint = is_allowed(here) ? std::string(here) : nearest(lower, allowed);
 }
 
 void Declaration::confirm() const {
@@ -58,8 +65,13 @@ void Declaration::confirm() const {
 
 void Declaration::refuse(std::string_view why) const {
   ensure(!where.empty(), "setting {} = {}: the default violates its own range: {}", path, value, range());
-  fail(Exit::config, "{}: {} = {} {}{}; allowed: {}{} ({}{})", where, path, value, why, hint.empty() ? "" : "; did you mean `" + hint + "`?", range(),
-       unit.empty() ? "" : ", in " + unit, help, fallback.empty() ? "" : "; default " + fallback);
+  const bool quoted = value.size() > 1 && value.starts_with('"');
+  const ForeignValue* elsewhere = foreign_value(path, quoted ? value.substr(1, value.size() - 2) : value);
+  const std::string advice = elsewhere && !elsewhere->advice.empty() ? fmt::format("; {}", elsewhere->advice)
+                             : hint.empty()                          ? ""
+                                                                     : "; did you mean `" + hint + "`?";
+  fail(Exit::config, "{}: {} = {} {}{}; allowed: {}{} ({}{})", where, path, value, why, advice, range(), unit.empty() ? "" : ", in " + unit, help,
+       fallback.empty() ? "" : "; default " + fallback);
 }
 
 std::string Declaration::range() const {

@@ -107,8 +107,8 @@ TEST(bad_input, value_of_wrong_type_is_named_with_line) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  global_batch_size: 8", "  global_batch_size: eight");
   expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "train.global_batch_size = eight", "integer"});
-  for (const char* change : {"train.global_batch_size=0", "train.global_batch_size=-8", "train.global_batch_size=1e99", "optimizer.beta1=1.5",
-                             "train.precision=fp8", "model.pattern=PQ"})
+  for (const char* change : {"train.global_batch_size=0", "train.global_batch_size=-8", "train.global_batch_size=1e99",
+                             "train.global_batch_size=1e-3", "optimizer.beta1=1.5", "train.precision=fp8", "model.pattern=PQ"})
     expect_refused_quietly(material().train(folder / "out", {change}), Exit::config,
                            {std::string(change).substr(0, std::strchr(change, '=') - change)}, {0});
 }
@@ -500,6 +500,27 @@ TEST(bad_input, a_wrong_command_line_is_refused) {
   expect_refused_quietly({"eval", material().trained(), "--limit", "many"}, Exit::usage, {"--limit"}, {0});
   expect_refused_quietly({"generate", material().trained(), "--prompt", "x", "--top-p", "1.5"}, Exit::usage, {"--top-p"}, {0});
   expect_refused_quietly({"train", material().deck(), "nonsense"}, Exit::usage, {"nonsense", "section.key=value"});
+}
+
+TEST(bad_input, deck_keys_with_dashes_are_answered_with_ours) {
+  const auto refused = [](const Words& words, const std::string& advice) {
+    Words arguments{"train", material().deck()};
+    arguments.insert(arguments.end(), words.begin(), words.end());
+    expect_refused_quietly(arguments, Exit::usage, {advice}, {0});
+  };
+  const std::string form = "keys of the deck are written section.key=value, without dashes: ";
+  refused({"--train.steps=5"}, "there is no option `--train.steps`; " + form + "did you mean `train.steps=5`?");
+  refused({"--tensor-model-parallel-size", "2"},
+          "there is no option `--tensor-model-parallel-size`; " + form + "it is called parallel.tensor here: write parallel.tensor=2");
+  refused({"--learning-rate=3e-4", "train.steps=1"}, form + "it is called optimizer.lr here: write optimizer.lr=3e-4");
+  const Result several = run({"train", material().deck(), "--num-layers", "24", "--lr", "1e-3"});
+  EXPECT_EQ(several.code, int(Exit::usage));
+  for (const char* part : {"model.pattern=\"P x 24\"", "did you mean `optimizer.lr=1e-3`?"})
+    EXPECT_NE(several.err.find(part), std::string::npos) << several.err;
+  refused({"--bf16", "train.steps=1"}, form + "write train.precision=bf16");
+  refused({"--resmue"}, "there is no option `--resmue`; did you mean `--resume`?");
+  refused({"steps=3"}, "command line `steps=3`: keys are written section.key=value; did you mean `train.steps=3` or `dump.steps=3`");
+  refused({"max_steps=3"}, "command line `max_steps=3`: keys are written section.key=value; it is called train.steps here: write train.steps=3");
 }
 
 // The message states the option, the value, and the valid range.

@@ -48,6 +48,9 @@ const Help helps[] = {
     {{"reshard"}, {"--help", "--files", "--deflate"}},
     {{"report"}, {"--help", "--html", "--svg"}},
     {{"manual"}, {"--help"}},
+    {{"help"}, {"--help"}},
+    {{"keys"}, {"--help"}},
+    {{"version"}, {"--help"}},
     {{"trace"}, {"--help"}},
     {{"trace", "show"}, {"--help"}},
     {{"tokenizer"}, {"--help"}},
@@ -125,13 +128,47 @@ TEST(commands, help_names_every_option) {
   for (const char* code : {"64", "65", "66", "69", "70", "74", "75", "78", "80", "81"}) EXPECT_NE(r.out.find(code), std::string::npos) << code;
 }
 
-TEST(commands, help_lists_every_key_of_the_deck) {
+TEST(commands, keys_lists_every_key_of_the_deck) {
   const auto keys = keys_of_deck(contents(material().output() / "deck.yaml"));
   EXPECT_GT(keys.size(), 70u);
-  for (const char* command : {"train", "plan"}) {
-    const auto listed = keys_of_help(run({command, "--help"}).out);
-    for (const std::string& key : keys) EXPECT_TRUE(listed.contains(key)) << command << " --help does not list " << key;
+  const Result all = run({"keys"});
+  EXPECT_EQ(all.code, 0) << all.err;
+  const auto listed = keys_of_help(all.out);
+  for (const std::string& key : keys) EXPECT_TRUE(listed.contains(key)) << "gyrfalcon keys does not list " << key;
+  for (const std::string& line : lines_of(all.out)) EXPECT_LE(line.size(), 120u) << line;
+  const auto section = keys_of_help(run({"keys", "optimizer", "model.mamba"}).out);
+  EXPECT_TRUE(section.contains("optimizer.lr") && section.contains("model.mamba.state_size"));
+  EXPECT_FALSE(section.contains("train.steps") || section.contains("model.hidden_size"));
+  EXPECT_EQ(run({"keys", "model.m"}).code, int(Exit::usage));
+  const Result wrong = run({"keys", "optimiser"});
+  EXPECT_EQ(wrong.code, int(Exit::usage));
+  EXPECT_NE(wrong.err.find("did you mean `optimizer`?"), std::string::npos) << wrong.err;
+}
+
+TEST(commands, help_prints_commands_and_keys) {
+  EXPECT_EQ(run({"help"}).out, run({"--help"}).out);
+  EXPECT_EQ(run({"help", "train"}).out, run({"train", "--help"}).out);
+  EXPECT_EQ(run({"help", "data", "build"}).out, run({"data", "build", "--help"}).out);
+  EXPECT_EQ(run({"version"}).out, run({"--version"}).out);
+  for (const char* name : {"optimizer.lr", "lr"}) {
+    const Result key = run({"help", name});
+    EXPECT_EQ(key.code, 0) << key.err;
+    for (const char* part : {"optimizer.lr\n", "peak learning rate", "0.001", ">= 0, finite", "optimizer: {lr: 0.001}", "optimizer.lr=0.001"})
+      EXPECT_NE(key.out.find(part), std::string::npos) << part << " is not in " << key.out;
   }
+  EXPECT_NE(run({"help", "learning_rate"}).out.find("it is called optimizer.lr here"), std::string::npos);
+  const Result section = run({"help", "model.mamba"});
+  EXPECT_NE(section.out.find("state_size"), std::string::npos) << section.out;
+  const Result none = run({"help", "trian"});
+  EXPECT_EQ(none.code, int(Exit::usage));
+  EXPECT_NE(none.err.find("did you mean `train`?"), std::string::npos) << none.err;
+}
+
+TEST(commands, help_of_train_fits_on_one_screen) {
+  const Words lines = lines_of(run({"train", "--help"}).out);
+  EXPECT_LE(lines.size(), 40u);
+  for (const char* part : {"gyrfalcon keys", "gyrfalcon help optimizer.lr"})
+    EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(part) != line.npos; })) << part;
 }
 
 TEST(commands, effective_deck_reproduces_its_run) {

@@ -32,11 +32,14 @@ void add_export_gguf(Command&, Action&);
 void add_reshard(Command&, Action&);
 void add_trace(Command&, Action&);
 void add_report(Command&, Action&);
+void add_help(Command&, Action&);
+void add_keys(Command&, Action&);
+void add_version(Command&, Action&);
 void add_manual(Command&, Action&);
 
 // Commands in the order in which --help lists them.
-inline constexpr std::array all_commands{add_train,     add_run,         add_ps,        add_plan,  add_probe,  add_profile, add_verify,
-                                         add_eval,      add_generate,    add_tokenizer, add_data,  add_info,   add_diff,    add_import_hf,
-                                         add_export_hf, add_export_gguf, add_reshard,   add_trace, add_report, add_manual};
+inline constexpr std::array all_commands{add_train,    add_run,       add_ps,     add_plan, add_probe, add_profile,   add_verify,    add_eval,
+                                         add_generate, add_tokenizer, add_data,   add_info, add_diff,  add_import_hf, add_export_hf, add_export_gguf,
+                                         add_reshard,  add_trace,     add_report, add_help, add_keys,  add_version,   add_manual};
 
 }  // namespace gyr

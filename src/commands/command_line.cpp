@@ -46,14 +46,45 @@ std::string listed(const std::vector<std::string>& choices) {
   return text;
 }
 
-// Error message for a command line that CLI11 rejected, as one sentence.
-std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> left = app.remaining();  // words that no command has accepted; CLI11 would report a missing command first
-  if (!app.get_subcommands().empty() || left.empty()) return error.what();
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  const std::string near = nearest(word, names);
+  return near.empty() ? "" : fmt::format("; did you mean `{}`?", near);
+}
+
+// Error message for an option that `command` does not have. `next`: the word after it on the command line.
+std::string unknown_option(const CLI::App& command, const std::string& word, const std::string& next, const Command::Advise& advise) {
+  const auto equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  const bool has_keys = command.get_option_no_throw("overrides") != nullptr;
+  const std::string value = equals != word.npos ? word.substr(equals + 1) : next.starts_with("--") || next.find('=') != next.npos ? "" : next;
+  if (const std::string advice = has_keys && advise ? advise(name, value) : ""; !advice.empty())
+    return fmt::format("there is no option `{}`; keys of the deck are written section.key=value, without dashes: {}", name, advice);
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  const std::string near = nearest(left.front(), names);
-  return fmt::format("there is no command `{}`{}", left.front(), near.empty() ? "" : fmt::format("; did you mean `{}`?", near));
+  for (const CLI::Option* option : command.get_options({}))
+    for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  return fmt::format("there is no option `{}`{}", name, suggestion(name, names));
+}
+
+// Error message for a command line that CLI11 rejected, as one sentence.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& line, const Command::Advise& advise) {
+  if (app.get_subcommands().empty()) {
+    const std::vector<std::string> left = app.remaining();  // words that no command has accepted; CLI11 would report a missing command first
+    if (left.empty()) return error.what();
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+    return fmt::format("there is no command `{}`{}", left.front(), suggestion(left.front(), names));
+  }
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const std::vector<std::string> left = app.remaining(true);
+  std::string lines;
+  for (const std::string& word : left) {
+    if (!word.starts_with("--") || !dynamic_cast<const CLI::ExtrasError*>(&error)) continue;
+    const auto at = std::find(line.begin(), line.end(), word);
+    const std::string next = at == line.end() || at + 1 == line.end() ? "" : at[1];
+    lines += (lines.empty() ? "" : "\n") + unknown_option(*command, word, next, advise);
+  }
+  return lines.empty() ? error.what() : lines;
 }
 
 }  // namespace
@@ -174,7 +205,19 @@ CommandHelp Command::help() const {
   return help;
 }
 
-bool Command::parse(int argc, char** argv) {
+std::string Command::help_text(const std::vector<std::string>& words) const {
+  const Command* command = this;
+  std::string path = app_->get_name();
+  for (const std::string& word : words) {
+    const auto found = std::find_if(command->commands_.begin(), command->commands_.end(), [&](const auto& c) { return c->app_->get_name() == word; });
+    if (found == command->commands_.end()) return "";
+    command = found->get();
+    path += " " + word;
+  }
+  return command->app_->get_formatter()->make_help(command->app_.get(), path, CLI::AppFormatMode::Normal);
+}
+
+bool Command::parse(int argc, char** argv, const Advise& advise) {
   try {
     app_->parse(argc, argv);
     return true;
@@ -182,7 +225,7 @@ bool Command::parse(int argc, char** argv) {
     app_->exit(asked);
     return false;
   } catch (const CLI::ParseError& error) {
-    fail(Exit::usage, "{}", complaint(*app_, error));
+    fail(Exit::usage, "{}", complaint(*app_, error, {argv, argv + argc}, advise));
   }
 }
 

@@ -95,10 +95,16 @@ class Command {
   void callback(const std::function<void()>& chosen);     // runs after the full command line is parsed; may throw Exit::usage
   bool given(const std::string& option) const;
   CommandHelp help() const;
+  // Text that --help of a command prints. `words` names the command, as in {"data", "build"}; none: the program itself.
+  // Empty if there is no such command.
+  std::string help_text(const std::vector<std::string>& words) const;
 
   // For the program only: parses the command line and runs the callbacks of the commands that it names. Returns false
   // if --help or --version was printed, so that nothing is left to do. Exit::usage: a sentence that names the mistake.
-  bool parse(int argc, char** argv);
+  // `advise`: describes what the user meant by an option that a command with deck keys does not have, given its name and
+  // value; empty: unknown.
+  using Advise = std::function<std::string(const std::string& name, const std::string& value)>;
+  bool parse(int argc, char** argv, const Advise& advise = {});
 
  private:
   explicit Command(std::shared_ptr<CLI::App> app) : app_(std::move(app)) {}

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "src/base/table.hpp"
 #include "src/commands/notes.hpp"
+#include "src/deck/renamed_keys.hpp"
 #include "src/pretrained/pretrained.hpp"
 
 namespace gyr {
@@ -20,19 +22,59 @@ std::vector<Declaration> deck_keys() {
   return deck.settings();
 }
 
-void describe_deck(Command& command) {
-  command.footer([] {
-    Deck deck = Deck::describe();
-    read_run_config(deck);
-    return "\nKeys of the deck. Each can also be set as key=value on the command line:\n\n" + deck.help() +
-           "\nMFU = 3 x forward FLOPs per token x tokens per second / (ranks x peak FLOP/s). Forward FLOPs count the causal half of\n"
-           "attention and the SSM as a plain recurrence, without recomputation. The peak of a CPU rank is its GEMM throughput, measured at start.\n";
-  });
+std::string key_table(const std::vector<Declaration>& keys, int width) {
+  const bool wide = width >= 100;
+  std::vector<TableColumn> columns{{"key", false, 26}, {"default", false, wide ? 16u : 12u}};
+  if (wide) columns.insert(columns.end(), {{"unit", false, 10}, {"range", false, 20}});
+  std::size_t taken = 2 * columns.size();
+  for (const TableColumn& column : columns) taken += column.at_most;
+  columns.push_back({"help", false, std::max<std::size_t>(std::size_t(width), taken + 12) - taken});
+  Table table(columns);
+  std::string section;
+  for (const Declaration& key : keys) {
+    const auto dot = key.path.rfind('.');
+    if (key.path.substr(0, dot) != section) table.heading((section = key.path.substr(0, dot)) + ":");
+    const std::string fallback = key.fallback.empty() ? "(required)" : key.fallback;
+    std::vector<std::string> cells{key.path.substr(dot + 1), fallback};
+    if (wide) cells.insert(cells.end(), {key.unit, key.range()});
+    cells.push_back(wide ? key.help : fmt::format("{} ({}{})", key.help, key.range(), key.unit.empty() ? "" : ", in " + key.unit));
+    table.row(std::move(cells));
+  }
+  return table.str();
 }
+
+void describe_deck(Command& command) {
+  command.footer(
+      "\nKeys of the deck can be set as section.key=value on the command line. `gyrfalcon keys` lists all of them, `gyrfalcon keys\n"
+      "optimizer` those of a section, and `gyrfalcon help optimizer.lr` describes one.\n");
+}
+
+std::string deck_key_advice(const std::string& name, const std::string& value) {
+  std::vector<std::string> paths;
+  for (const Declaration& key : deck_keys()) paths.push_back(key.path);
+  const UnknownKey key{shown(name), shown(value)};
+  const std::string advice = remedy_for(key, paths, Match::path);
+  return advice.empty() ? remedy_for(key, paths, Match::name) : advice;
+}
+
+namespace {
+
+// Refuses overrides without a section, such as steps=3, if the section is known.
+void check_overrides(const std::vector<std::string>& overrides) {
+  for (const std::string& change : overrides) {
+    const auto equals = change.find('=');
+    if (equals == change.npos || change.find('.') < equals) continue;
+    const std::string advice = deck_key_advice(change.substr(0, equals), change.substr(equals + 1));
+    require(advice.empty(), Exit::usage, "command line `{}`: keys are written section.key=value; {}", shown(change), advice);
+  }
+}
+
+}  // namespace
 
 RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string& effective) {
   std::vector<std::string> overrides = a.overrides;
   if (!a.init_from.empty()) overrides.push_back("train.init_from=" + a.init_from);
+  check_overrides(overrides);
   Deck deck = Deck::read(a.deck, overrides);
   const std::string from = read_init_from(deck);
   RunDefaults defaults;

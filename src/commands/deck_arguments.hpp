@@ -17,8 +17,13 @@ struct DeckArguments {
 void add_deck(Command&, DeckArguments&);
 // All keys that a deck may have, collected from their declarations in the code.
 std::vector<Declaration> deck_keys();
-// Lists all deck keys in the footer of --help.
+// Table of these keys, at most `width` characters wide. Narrow tables have fewer columns.
+std::string key_table(const std::vector<Declaration>& keys, int width);
+// Adds a footer to --help that refers to the commands that describe deck keys.
 void describe_deck(Command&);
+// Advice on a key that is written without its section or under its name in another framework, such as "did you mean
+// `train.steps=3`?". Empty if the name is unknown.
+std::string deck_key_advice(const std::string& name, const std::string& value);
 // `effective`: receives the deck with every key and the value in use.
 RunConfig read_deck(const DeckArguments&, const Runtime&, std::string& effective);
 // Number of ranks of a run that is planned but not started: `asked` if positive, else the ranks of this MPI job if

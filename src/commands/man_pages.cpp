@@ -57,10 +57,7 @@ class Pages {
     }
     text += ".SH OPTIONS\n";
     for (const CommandHelp::Word& word : command.words) text += ".TP\n" + shown_names(word) + "\n" + roff(word.help) + "\n";
-    std::string footer = command.footer;
-    if (const std::size_t at = footer.find(keys_); at != footer.npos)
-      footer.replace(at, keys_.size(), "\nKeys of the deck: gyrfalcon-deck(5). Each can also be set as key=value on the command line.\n");
-    if (footer.find_first_not_of('\n') != footer.npos) text += ".SH NOTES\n" + verbatim(footer);
+    if (command.footer.find_first_not_of('\n') != std::string::npos) text += ".SH NOTES\n" + verbatim(command.footer);
     text += ".SH SEE ALSO\n" + bold(above) + "(1), " + bold("gyrfalcon-deck") + "(5)\n";
     pages.push_back({file + ".1", text});
     for (const CommandHelp& c : command.commands) add(c, path + " " + c.name, file + "-" + c.name, file);

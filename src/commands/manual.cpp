@@ -24,11 +24,17 @@ void write(const std::filesystem::path& file, const std::string& text) {
   out.commit();
 }
 
+// Text of the page on deck keys.
+std::string deck_page() {
+  Deck deck = Deck::describe();
+  read_run_config(deck);
+  return "\nKeys of the deck. Each can also be set as key=value on the command line:\n\n" + deck.help() +
+         "\nMFU = 3 x forward FLOPs per token x tokens per second / (ranks x peak FLOP/s). Forward FLOPs count the causal half of\n"
+         "attention and the SSM as a plain recurrence, without recomputation. The peak of a CPU rank is its GEMM throughput, measured at start.\n";
+}
+
 void write_manual(const CommandHelp& program, const std::filesystem::path& folder) {
-  std::string keys;
-  for (const CommandHelp& c : program.commands)
-    if (c.name == "train") keys = c.footer;
-  const std::vector<Page> pages = man_pages(program, version(), keys);
+  const std::vector<Page> pages = man_pages(program, version(), deck_page());
   for (const Page& page : pages) write(folder / "share/man" / ("man" + page.file.substr(page.file.size() - 1)) / page.file, page.text);
   std::vector<std::string> paths;
   for (const Declaration& key : deck_keys()) paths.push_back(key.path);

@@ -13,8 +13,7 @@ struct Page {
   std::string file, text;  // file name, such as "gyrfalcon-train.1"; content in roff
 };
 
-// A page for the program and for each command, and gyrfalcon-deck.5 for the deck keys. `keys` is the text of that page;
-// footers that contain it refer to the page instead.
+// A page for the program and for each command, and gyrfalcon-deck.5 for the deck keys. `keys` is the text of that page.
 std::vector<Page> man_pages(const CommandHelp& program, const std::string& version, const std::string& keys);
 
 // Completion scripts for commands, options, the valid values of an option, files, and the keys of a deck after its

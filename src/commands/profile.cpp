@@ -129,7 +129,7 @@ void add_profile(Command& app, Action& action) {
       "stay in cache if they fit; in a step some of them come from memory. `auto` chooses by processor type and shape, never by measured time, so\n"
       "that runs on equal processors have the same bits every time; train.products selects another library. Under mpiexec all ranks compute at the\n"
       "same time.\n"
-      "Keys of the deck: gyrfalcon train --help.\n\n" +
+      "Keys of the deck: gyrfalcon keys.\n\n" +
       exit_codes());
   c->callback([a, &action] { action = [a] { return profile(*a); }; });
 }

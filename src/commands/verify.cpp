@@ -79,7 +79,7 @@ void add_verify(Command& app, Action& action) {
       "hang, as in a run.\n"
       "    gyrfalcon verify DECK -n 8                      # starts 8 ranks here\n"
       "    srun gyrfalcon verify DECK parallel.tensor=4    # inside a job: the ranks that srun or mpiexec starts\n"
-      "Keys of the deck: gyrfalcon train --help.\n\n" +
+      "Keys of the deck: gyrfalcon keys.\n\n" +
       exit_codes());
   c->callback([a, &action] { action = [a] { return verify(*a); }; });
 }

@@ -75,7 +75,8 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
   c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().at_most(most_steps).effect(Effect::none);
   c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
   c.walltime = walltime_seconds(
-      s.get("walltime", "", "time limit of the job, hh:mm:ss or minutes: the run saves and exits with code 75 before it; empty or 0: none")
+      s.get("walltime", "",
+            "time limit of the job, hh:mm:ss, minutes or Slurm's days-hh:mm:ss: the run saves and exits with code 75 before it; empty or 0: none")
           .effect(Effect::none)
           .value());
   const std::string policy =

@@ -57,6 +57,12 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
   return text;
 }
 
+std::string lower_case(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = char(c | 0x20);
+  return text;
+}
+
 std::string below(const std::string& path, std::string_view key) { return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key); }
 
 // ---- the command line ----
@@ -103,32 +109,83 @@ void apply(YamlValue& root, const std::string& override) {
 
 // ---- undeclared names ----
 
-void settings_named(const Group& group, const std::string& key, std::vector<std::string>& paths) {
+void list_paths(const Group& group, std::vector<std::string>& paths) {
   for (const auto& e : group.entries) {
-    if (e.setting && e.key == key) paths.push_back(e.setting->path);
-    if (e.section) settings_named(*e.section, key, paths);
+    if (e.setting) paths.push_back(e.setting->path);
+    if (e.section) list_paths(*e.section, paths);
   }
 }
 
-// Suggestion for an unknown name: a similar name in the section, the same name in another section, or the list of valid
-// names.
-std::string way_out(const Group& root, const Group& group, const std::string& key) {
-  if (const std::string name = nearest(key, group.keys()); !name.empty()) return fmt::format("did you mean `{}`?", name);
-  std::vector<std::string> elsewhere;
-  settings_named(root, key, elsewhere);
-  if (!elsewhere.empty()) return fmt::format("did you mean `{}`?", joined(elsewhere, "` or `"));
+// One value or list of the deck's text that no declared key has.
+struct Stray {
+  std::string path;
+  const YamlValue& value;
+};
+
+void list_values(const YamlValue& section, const std::string& path, std::vector<Stray>& strays) {
+  for (std::size_t i = 0; i < section.names.size(); ++i) {
+    const std::string key = below(path, section.names[i]);
+    if (section.items[i].kind == YamlValue::Kind::map) list_values(section.items[i], key, strays);
+    else strays.push_back({key, section.items[i]});
+  }
+}
+
+std::string remedy_for(const Group& root, const Stray& stray, Match match) {
+  std::vector<std::string> paths;
+  list_paths(root, paths);
+  const bool has_value = stray.value.kind == YamlValue::Kind::scalar || stray.value.kind == YamlValue::Kind::list;
+  const bool in_file = !stray.value.where.starts_with("command line");
+  return remedy_for({shown(stray.path), has_value ? shown(one_line(stray.value)) : "", in_file}, paths, match, root.kind.overridden);
+}
+
+std::string all_of(const Group& group) {
   if (group.entries.empty()) return fmt::format("section `{}` has no settings here; remove it", group.path);
   return fmt::format("{} has: {}", group.path.empty() ? fmt::format("the {}", group.kind.name) : "section `" + group.path + "`",
                      joined(group.keys(), ", "));
 }
 
+// Suggestion for an unknown key: its correct path, a name in the section that differs in one letter, the same name in
+// another section or in another framework, a similar name, or the list of valid names.
+std::string way_out(const Group& root, const Group& group, const std::string& key, const YamlValue& value) {
+  const Stray stray{below(group.path, key), value};
+  if (std::string remedy = remedy_for(root, stray, Match::path); !remedy.empty()) return remedy;
+  const std::string name = nearest(lower_case(key), group.keys());
+  const std::string suggestion = fmt::format("did you mean `{}`?", name);
+  if (!name.empty() && edit_distance(key, name) == 1) return suggestion;
+  if (std::string remedy = remedy_for(root, stray, Match::name); !remedy.empty()) return remedy;
+  return name.empty() ? all_of(group) : suggestion;
+}
+
+// Lists the values of an unknown section if one of them has a remedy of its own. Returns false if there are none.
+bool list_remedies(const Group& root, const std::vector<Stray>& strays, Match match, std::vector<std::string>& unknown) {
+  const auto has_remedy = [&](const Stray& stray) { return !remedy_for(root, stray, match).empty(); };
+  if (std::none_of(strays.begin(), strays.end(), has_remedy)) return false;
+  for (const Stray& stray : strays) {
+    std::string remedy = remedy_for(root, stray, Match::path);
+    if (remedy.empty()) remedy = remedy_for(root, stray, Match::name);
+    unknown.push_back(fmt::format("{}: unknown key `{}`{}{}", stray.value.where, shown(stray.path), remedy.empty() ? "" : "; ", remedy));
+  }
+  return true;
+}
+
+void list_unknown_section(const Group& root, const Group& group, const std::string& key, const YamlValue& section,
+                          std::vector<std::string>& unknown) {
+  const std::string path = below(group.path, key), name = nearest(lower_case(key), group.keys());
+  std::vector<Stray> strays;
+  list_values(section, path, strays);
+  if (list_remedies(root, strays, Match::path, unknown)) return;
+  if (name.empty() && list_remedies(root, strays, Match::name, unknown)) return;
+  const std::string remedy = name.empty() ? remedy_for(root, {path, section}, Match::name) : fmt::format("did you mean `{}`?", name);
+  unknown.push_back(fmt::format("{}: unknown section `{}`; {}", section.where, shown(path), remedy.empty() ? all_of(group) : remedy));
+}
+
 void check(const Group& root, const Group& group, std::vector<std::string>& unknown) {
   for (std::size_t i = 0; group.written && i < group.written->names.size(); ++i) {
     const std::string& key = group.written->names[i];
-    if (!group.entry(key))
-      unknown.push_back(fmt::format("{}: unknown {} `{}`; {}", group.written->items[i].where,
-                                    group.written->items[i].kind == YamlValue::Kind::map ? "section" : "key", shown(below(group.path, key)),
-                                    way_out(root, group, key)));
+    const YamlValue& value = group.written->items[i];
+    if (group.entry(key)) continue;
+    if (value.kind == YamlValue::Kind::map) list_unknown_section(root, group, key, value, unknown);
+    else unknown.push_back(fmt::format("{}: unknown key `{}`; {}", value.where, shown(below(group.path, key)), way_out(root, group, key, value)));
   }
   for (const auto& e : group.entries) {
     if (e.setting) e.setting->confirm();
@@ -142,8 +199,6 @@ void list_renamed(const YamlValue& section, const std::string& path, std::vector
     const std::string key = below(path, section.names[i]);
     if (const std::string_view now = current_name(key); !now.empty())
       renamed.push_back(fmt::format("{}: {} is called {} now", section.items[i].where, key, now));
-    else if (const std::string_view here = gyrfalcon_name(key); !here.empty())
-      renamed.push_back(fmt::format("{}: {} is called {} here, and applies with train.objective: mtp", section.items[i].where, key, here));
     else list_renamed(section.items[i], key, renamed);
   }
 }

@@ -21,7 +21,7 @@ struct Group;
 
 // Words that messages use for a file of sections and keys.
 struct TextKind {
-  std::string_view name = "deck", sections = "sections such as model:, data: and train:, see input/ and gyrfalcon train --help";
+  std::string_view name = "deck", sections = "sections such as model:, data: and train:, see input/ and gyrfalcon keys";
   bool overridden = true;  // true if the command line may override its keys
 };
 
@@ -40,8 +40,8 @@ class Deck {
 
   // The section lives as long as the deck. `effect`: default of the settings in it.
   Section& section(std::string_view name, std::string_view help, Effect effect = Effect::course);
-  void refuse_renamed() const;    // Error(config) for keys with an old name or that of another framework, with file:line and the name here
-  void finish() const;            // Error(config) for undeclared keys, with file:line and the nearest declared name
+  void refuse_renamed() const;    // Error(config) for keys with an old name, with file:line and the new name
+  void finish() const;            // Error(config) for undeclared keys, with file:line and the name here (renamed_keys.hpp) or the nearest one
   std::string effective() const;  // YAML of every declared key and the value in use; reads back to the same settings
   std::vector<Declaration> settings() const;                               // all declared settings
   std::string settings_text(const std::vector<std::string>& paths) const;  // text of the values of these keys, like that of Section

@@ -3,6 +3,10 @@
 
 #include <algorithm>
 
+#include "kernels/base/error.hpp"
+#include "modules/settings/foreign_values.hpp"
+#include "src/deck/foreign_keys.hpp"
+
 namespace gyr {
 
 namespace {
@@ -41,15 +45,53 @@ constexpr RenamedKey table[] = {
     {"fault.life", "fault.attempt"},
 };
 
-constexpr RenamedKey foreign[] = {
-    {"model.num_nextn_predict_layers", "train.mtp.depths"}, {"train.num_nextn_predict_layers", "train.mtp.depths"},
-    {"model.mtp_num_layers", "train.mtp.depths"},           {"train.mtp_num_layers", "train.mtp.depths"},
-    {"model.mtp_loss_scaling_factor", "train.mtp.weight"},  {"train.mtp_loss_scaling_factor", "train.mtp.weight"},
-};
+// Lower case, with underscores for dashes and without leading dashes.
+std::string normalized(std::string_view name) {
+  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  std::string text(name);
+  for (char& c : text) c = c == '-' ? '_' : c >= 'A' && c <= 'Z' ? char(c | 0x20) : c;
+  return text;
+}
 
-std::string_view name_in(std::span<const RenamedKey> keys, std::string_view path) {
-  const auto found = std::find_if(keys.begin(), keys.end(), [&](const RenamedKey& key) { return key.before == path; });
-  return found == keys.end() ? std::string_view() : found->now;
+std::string_view last_name(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+// Row with this name: with its section (Match::path), or its last part (Match::name).
+const ForeignKey* foreign_row(std::string_view path, Match match) {
+  std::vector<std::string_view> names{last_name(path)};
+  if (match == Match::path) {
+    names.clear();
+    for (std::size_t dot = path.rfind('.'); dot != path.npos; dot = dot == 0 ? path.npos : path.rfind('.', dot - 1)) {
+      const std::size_t begin = dot == 0 ? path.npos : path.rfind('.', dot - 1);
+      names.push_back(path.substr(begin == path.npos ? 0 : begin + 1));
+    }
+  }
+  for (const ForeignKey& row : foreign_key_table)
+    for (const std::string_view name : names)
+      if (is_among(row.names, name)) return &row;
+  return nullptr;
+}
+
+std::string quoted_for_shell(const std::string& value) {
+  const bool plain = value.find_first_of(" []{}*\"'$&|;<>()~#!?") == value.npos;
+  return plain ? value : "'" + value + "'";
+}
+
+std::string assignment(std::string_view key, const std::string& value, bool in_file) {
+  if (!in_file) return fmt::format("{}={}", key, quoted_for_shell(value));
+  const auto dot = key.rfind('.');
+  return fmt::format("`{}: {}` in section `{}`", key.substr(dot + 1), value, key.substr(0, dot));
+}
+
+std::string advice_of(const ForeignKey& row, const UnknownKey& key) {
+  if (row.advice.empty()) {
+    const std::string_view here = value_here(row.here, key.value);
+    const std::string value = key.value.empty() ? "VALUE" : here.empty() ? key.value : std::string(here);
+    return fmt::format("it is called {} here: write {}", row.here, assignment(row.here, value, key.in_file));
+  }
+  std::string value = key.value.empty() ? "N" : key.value, text(row.advice);
+  if (value.starts_with('[') && value.ends_with(']')) value = value.substr(1, value.size() - 2);
+  for (auto at = text.find("{}"); at != text.npos; at = text.find("{}", at + value.size())) text.replace(at, 2, value);
+  return text;
 }
 
 void rename(YamlValue& section, const std::string& path) {
@@ -64,11 +106,24 @@ void rename(YamlValue& section, const std::string& path) {
 
 std::span<const RenamedKey> renamed_keys() { return table; }
 
-std::string_view current_name(std::string_view path) { return name_in(table, path); }
+std::string_view current_name(std::string_view path) {
+  const auto found = std::find_if(std::begin(table), std::end(table), [&](const RenamedKey& key) { return key.before == path; });
+  return found == std::end(table) ? std::string_view() : found->now;
+}
 
-std::span<const RenamedKey> foreign_keys() { return foreign; }
+std::span<const ForeignKey> foreign_keys() { return foreign_key_table; }
 
-std::string_view gyrfalcon_name(std::string_view path) { return name_in(foreign, path); }
+std::string remedy_for(const UnknownKey& key, std::span<const std::string> declared, Match match, bool foreign) {
+  const std::string path = normalized(key.path);
+  std::string same;
+  for (const std::string& known : declared) {
+    if (match == Match::path ? path != known : last_name(path) != last_name(known)) continue;
+    same += fmt::format("{}`{}{}`", same.empty() ? "" : " or ", known, key.in_file || key.value.empty() ? "" : "=" + quoted_for_shell(key.value));
+  }
+  if (!same.empty()) return fmt::format("did you mean {}?", same);
+  const ForeignKey* row = foreign ? foreign_row(path, match) : nullptr;
+  return row ? advice_of(*row, key) : "";
+}
 
 YamlValue with_current_names(YamlValue deck) {
   rename(deck, "");

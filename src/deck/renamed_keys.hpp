@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Deck keys that were renamed. A deck or override with an old name is rejected with the new one. Decks stored in
-// checkpoints are read with old names mapped to new ones.
+// Deck keys under other names. A deck or override with an old name of ours is rejected with the new one, and decks stored
+// in checkpoints are read with old names mapped to new ones. An unknown key that another framework has is rejected with
+// our key.
 #pragma once
 
 #include <span>
@@ -18,10 +19,27 @@ struct RenamedKey {
 std::span<const RenamedKey> renamed_keys();
 // New name of the key `path`; empty if it was not renamed.
 std::string_view current_name(std::string_view path);
-// Keys under the names of Megatron-LM's options or Hugging Face's config.json that Gyrfalcon has in another section,
-// with their names here.
-std::span<const RenamedKey> foreign_keys();
-std::string_view gyrfalcon_name(std::string_view path);
+
+// A row of the table of names in other frameworks (foreign_keys.hpp).
+struct ForeignKey {
+  std::string_view names;   // names in other frameworks, separated by spaces
+  std::string_view here;    // full path of the corresponding key
+  std::string_view advice;  // how to write it here, where {} stands for the value; empty: `here` takes the value as it is
+};
+std::span<const ForeignKey> foreign_keys();
+
+// A key that is not declared, as the user wrote it.
+struct UnknownKey {
+  std::string path, value;  // value on one line; empty: there is none
+  bool in_file = false;     // true: in a deck, false: on the command line
+};
+// path: the path differs from a declared one only in case and dashes, or the table has the name with its section.
+// name: only the last part of the path is compared.
+enum class Match { path, name };
+// Suggestion for an unknown key, such as "did you mean `train.steps`?" or "it is called optimizer.lr here: write ..."; empty
+// if no name matches. `declared`: paths of the valid keys. `foreign`: also search the names in other frameworks.
+std::string remedy_for(const UnknownKey&, std::span<const std::string> declared, Match, bool foreign = true);
+
 // The deck with every renamed key under its new name.
 YamlValue with_current_names(YamlValue deck);
 

@@ -204,8 +204,9 @@ YamlValue parse_yaml(const std::string& text, const std::string& origin) {
 }
 
 std::string read_yaml(const YamlValue& node, bool& value) {
-  if (!is_plain(node) || (node.text != "true" && node.text != "false")) return "is neither true nor false";
-  value = node.text == "true";
+  const bool is_true = node.text == "true" || node.text == "True";  // Python's spelling is accepted
+  if (!is_plain(node) || (!is_true && node.text != "false" && node.text != "False")) return "is neither true nor false";
+  value = is_true;
   return "";
 }
 
@@ -217,6 +218,11 @@ std::string read_yaml(const YamlValue& node, Index& value) {
   double number = 0;
   if (!is_number(node.text, number) || number != std::floor(number)) return "is not an integer";
   if (std::abs(number) >= 0x1p63) return "is not a 64-bit integer";
+  const bool exact = std::abs(number) <= 0x1p53;
+  if (exact && node.text.find_first_of("eE") != std::string::npos) {
+    value = Index(number);
+    return "";
+  }
   return fmt::format("is not written as an integer; write {}", Index(number));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The subset of YAML that decks use: maps, lists and scalars. Anchors, aliases, tags and duplicate keys are errors.
-// `true` and `false` are the only booleans, integers are decimal digits.
+// `true`, `false`, `True` and `False` are the only booleans. Integers are decimal digits, or digits with an exponent (1e6).
 #pragma once
 
 #include <map>

@@ -79,17 +79,26 @@ bool Walltime::over(double longest_step, std::optional<double> longest_save) con
 
 double walltime_seconds(const std::string& text) {
   if (text.empty()) return 0;
+  const auto dash = text.find('-');
+  const bool has_days = dash != text.npos;
   std::vector<double> parts;
   const char* at = text.c_str();
   for (;;) {
     char* end = nullptr;
     parts.push_back(std::strtod(at, &end));
-    const bool fine = end != at && std::isfinite(parts.back()) && parts.back() >= 0 && parts.size() <= 3 && (*end == ':' || *end == 0);
-    require(fine, Exit::config, "train.walltime = {} is not a time; write \"hh:mm:ss\", \"mm:ss\" or minutes", text);
+    const bool day = has_days && parts.size() == 1;
+    const bool at_separator = day ? end == text.c_str() + dash : *end == ':' || *end == 0;
+    const bool fine = end != at && std::isfinite(parts.back()) && parts.back() >= 0 && parts.size() <= (has_days ? 4 : 3) && at_separator;
+    require(fine, Exit::config, "train.walltime = {} is not a time; write \"hh:mm:ss\", \"mm:ss\", minutes or Slurm's \"days-hh:mm:ss\"", text);
     if (*end == 0) break;
     at = end + 1;
   }
   if (parts.size() == 1) return 60 * parts[0];
+  if (has_days) {  // days-hours, days-hours:minutes or days-hours:minutes:seconds
+    parts.resize(4);
+    parts[1] += 24 * parts[0];
+    parts.erase(parts.begin());
+  }
   double seconds = 0;
   for (const double part : parts) seconds = 60 * seconds + part;
   return seconds;

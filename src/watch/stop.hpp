@@ -49,7 +49,7 @@ class Walltime {
   Clock::time_point begin_;
 };
 
-// Converts "hh:mm:ss", "mm:ss" or minutes to seconds; empty: 0. Exit::config for any other text.
+// Converts "hh:mm:ss", "mm:ss", minutes or Slurm's "days-hh:mm:ss" to seconds; empty: 0. Exit::config for any other text.
 double walltime_seconds(const std::string&);
 
 }  // namespace gyr

@@ -15,6 +15,7 @@
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "regression/support/trials.hpp"
+#include "src/commands/deck_arguments.hpp"
 
 namespace gyr::testing::deck_suite {
 
@@ -227,6 +228,18 @@ TEST(deck, help_is_aligned_within_120_columns) {
     })) << key;
 }
 
+TEST(deck, key_table_fits_width_of_the_terminal) {
+  for (const int width : {60, 78, 99, 100, 120, 160}) {
+    const Strings lines = lines_of(key_table(deck_keys(), width));
+    std::size_t longest = 0;
+    for (const std::string& line : lines) longest = std::max(longest, line.size());
+    EXPECT_LE(longest, std::size_t(width));
+    EXPECT_GE(longest + 20, std::size_t(width)) << "the table does not use the width";
+    for (const char* start : {"optimizer:", "lr  ", "model.mamba:", "state_size  "})
+      EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(start); })) << start << width;
+  }
+}
+
 TEST(deck, command_line_overrides_deck_and_is_named) {
   Deck deck = Deck::parse(
       good, "run.yaml", Strings{"model.mamba.chunk=32", "train.steps=1", "train.steps=2", "run.prefix=a # b: c", "run.grid=[2, 2]", "train.seed=7"});
@@ -251,7 +264,9 @@ TEST(deck, wrong_values_are_refused_with_place_and_range) {
   expect_refused(with("chunk: 64", "chunk: 1024"), {"run.yaml:8:", "model.mamba.chunk = 1024", "power of 2, <= 512, in tokens", "SSD chunk length"});
   expect_refused(with("width: 256", "width: abc"), {"run.yaml:3:", "model.width = abc is not an integer"});
   expect_refused(with("width: 256", "width: 1.5"), {"1.5 is not an integer"});
-  expect_refused(with("steps: 100", "steps: 1e6"), {"write 1000000"});
+  expect_refused(with("steps: 100", "steps: 1e16"), {"write 10000000000000000"});  // beyond 2^53, the digits may differ from what was meant
+  expect_refused(with("steps: 100", "steps: 100.0"), {"write 100"});
+  expect_refused(with("steps: 100", "steps: 1.5e0"), {"is not an integer"});
   expect_refused(with("steps: 100", "steps: 1_000"), {"is not an integer"});
   expect_refused(with("steps: 100", "steps: 0100"), {"begins with 0"});
   expect_refused(with("steps: 100", "steps: \"100\""), {"run.yaml:10:", "is not an integer"});
@@ -259,7 +274,7 @@ TEST(deck, wrong_values_are_refused_with_place_and_range) {
   expect_refused(with("steps: 100", "steps: [1]"), {"(a list of 1) is not an integer"});
   expect_refused(with("steps: 100", "steps:"), {"(nothing) is not an integer"});
   expect_refused(with("layers: 4", "layers: 3000000000"), {"run.yaml:4:", "<= 2147483647"});
-  for (const char* word : {"yes", "no", "on", "True", "1", "\"true\""})
+  for (const char* word : {"yes", "no", "on", "TRUE", "1", "\"true\"", "\"True\""})
     expect_refused(with("tied_embeddings: true", std::string("tied_embeddings: ") + word), {"run.yaml:6:", "neither true nor false"});
   for (const char* number : {"nan", ".nan", "0x10", "1e999", "1,5", "1.5.2", "infinity", "--1", "+"})
     expect_refused(with("clip_norm: 1", std::string("clip_norm: ") + number), {"run.yaml:12:", "is not a number"});
@@ -268,6 +283,27 @@ TEST(deck, wrong_values_are_refused_with_place_and_range) {
   expect_refused(with("[0.9, 0.99]", "0.9"), {"is not a list"});
   expect_refused(with("linear", "cosin"), {"did you mean `cosine`?", "constant | linear | cosine"});
   expect_refused(with("\"a: b # \\t\\\"\\\\\\u00e9\"", "\"\""), {"run.prefix", "not empty"});
+}
+
+TEST(deck, exact_exponents_and_python_booleans_are_read) {
+  Deck deck =
+      Deck::parse(with("steps: 100", "steps: 1.5e3"), "run.yaml", Strings{"model.tied_embeddings=False", "train.seed=9e15", "model.width=1E3"});
+  const Settings a = declare(deck);
+  EXPECT_EQ(a.steps, 1500);
+  EXPECT_EQ(a.width, 1000);
+  EXPECT_EQ(a.seed, 9000000000000000);
+  EXPECT_FALSE(a.tied);
+  EXPECT_NE(deck.effective().find("steps: 1500\n"), std::string::npos) << deck.effective();
+  Deck other = Deck::parse(with("tied_embeddings: true", "tied_embeddings: True"), "run.yaml");
+  EXPECT_TRUE(declare(other).tied);
+}
+
+TEST(deck, key_of_another_section_precedes_similar_names) {
+  expect_refused(with("  schedule: linear", "  schedules: linear"), {"did you mean `schedule`?"});  // one letter differs
+  expect_refused(with("  chunk: 64", "  stepz: 64"), {"section `model.mamba` has: chunk"});
+  expect_refused(with("  clip_norm: 1", "  prefix: 1"), {"did you mean `run.prefix`?"});
+  expect_refused(with("  clip_norm: 1", "  Clip-Norm: 1"), {"did you mean `train.clip_norm`?"});
+  expect_refused(good, {"unknown key `TRAIN.STEPS`; did you mean `train.steps=3`?"}, {"TRAIN.STEPS=3"});
 }
 
 TEST(deck, missing_settings_are_named_with_suspected_typo) {
@@ -445,7 +481,7 @@ TEST(deck, hundreds_of_broken_decks_are_all_refused) {
                                                 {"pattern", {"PM", "[P]"}},
                                                 {"tied_embeddings", {"yes", "0"}},
                                                 {"chunk", {"0", "48", "-64", "1024", "many"}},
-                                                {"steps", {"-1", "1e2", "~"}},
+                                                {"steps", {"-1", "1e-2", "~"}},
                                                 {"learning_rate", {"0", "-1e-3", "fast", "inf"}},
                                                 {"clip_norm", {"0", "{}", "nan"}},
                                                 {"betas", {"[1.0, 0.9]", "[0.9, x]", "0.9", "[-0.1]"}},

@@ -4,8 +4,11 @@
 #include "src/deck/renamed_keys.hpp"
 
 #include <algorithm>
+#include <set>
+#include <sstream>
 
 #include "kernels/base/error.hpp"
+#include "modules/settings/foreign_values.hpp"
 #include "regression/support/testing.hpp"
 #include "src/config/deck_changes.hpp"
 #include "src/config/run_config.hpp"
@@ -92,18 +95,104 @@ TEST(renamed_keys, error_for_old_key_names_the_new_key) {
   EXPECT_NE(message.find("and 21 more"), std::string::npos) << message;
 }
 
-TEST(renamed_keys, error_for_foreign_program_key_names_our_key) {
+namespace {
+
+std::vector<std::string> words_of(std::string_view names) {
+  std::vector<std::string> words;
+  std::istringstream in{std::string(names)};
+  for (std::string word; in >> word;) words.push_back(word);
+  return words;
+}
+
+std::vector<Declaration> declared_keys() {
   Deck deck = Deck::describe();
   read_run_config(deck);
-  const auto settings = deck.settings();
-  for (const RenamedKey& key : foreign_keys()) {
-    const auto named = [&](std::string_view path) {
-      return std::any_of(settings.begin(), settings.end(), [&](const Declaration& d) { return d.path == path; });
-    };
-    EXPECT_TRUE(named(key.now) && !named(key.before)) << key.before;
-    const std::string change = std::string(key.before) + "=1", expected = fmt::format("{} is called {} here", key.before, key.now);
-    EXPECT_NE(refusal("train: {steps: 1}\n", {change}).find("command line `" + change + "`: " + expected), std::string::npos) << change;
+  return deck.settings();
+}
+
+void expect_advice(const std::string& change, const std::string& advice) {
+  const std::string message = refusal("train: {steps: 1}\n", {change});
+  EXPECT_NE(message.find("command line `" + change + "`"), std::string::npos) << message;
+  EXPECT_NE(message.find(advice), std::string::npos) << change << ": " << message;
+}
+
+}  // namespace
+
+TEST(renamed_keys, table_of_foreign_keys_fits_declared_keys) {
+  std::set<std::string> paths, last, seen;
+  for (const Declaration& d : declared_keys()) paths.insert(d.path), last.insert(d.path.substr(d.path.rfind('.') + 1));
+  for (const ForeignKey& row : foreign_keys()) {
+    EXPECT_TRUE(paths.contains(std::string(row.here))) << row.here;
+    for (const std::string& name : words_of(row.names)) {
+      EXPECT_TRUE(seen.insert(name).second) << name << " is listed twice";
+      EXPECT_FALSE(paths.contains(name) || last.contains(name)) << name << " is a key of ours";
+      EXPECT_EQ(name.find_first_of("-ABCDEFGHIJKLMNOPQRSTUVWXYZ"), std::string::npos) << name;
+    }
+    for (const std::string& part : words_of(row.advice))
+      if (const auto equals = part.find('='); equals != part.npos && part.find('.') < equals) {
+        EXPECT_TRUE(paths.contains(part.substr(0, equals))) << part;
+      }
   }
+  EXPECT_GT(seen.size(), 500u);
+}
+
+TEST(renamed_keys, error_for_foreign_key_names_our_key) {
+  for (const ForeignKey& row : foreign_keys())
+    for (const std::string& name : words_of(row.names)) {
+      const std::string key = name.find('.') == name.npos ? "other." + name : name;
+      const std::string message = refusal("train: {steps: 1}\n", {key + "=7"});
+      const auto end = row.advice.find("{}");
+      const std::string expected =
+          row.advice.empty() ? fmt::format("it is called {} here: write {}=", row.here, row.here) : std::string(row.advice.substr(0, end));
+      EXPECT_NE(message.find("unknown key `" + key + "`; " + expected), std::string::npos) << message;
+    }
+}
+
+TEST(renamed_keys, well_known_names_are_answered_with_ours) {
+  expect_advice("optimizer.learning_rate=3e-4", "unknown key `optimizer.learning_rate`; it is called optimizer.lr here: write optimizer.lr=3e-4");
+  expect_advice("train.lr=1e-4", "unknown key `train.lr`; did you mean `optimizer.lr=1e-4`?");
+  expect_advice("train.max_steps=9", "write train.steps=9");
+  expect_advice("model.num_hidden_layers=24", "write model.pattern=\"P x 24\" for 24 Falcon-H1 layers");
+  expect_advice("train.gradient_accumulation_steps=4", "train.global_batch_size / (train.micro_batch_size x data-parallel ranks)");
+  expect_advice("train.batch_size=4", "train.micro_batch_size that of one forward pass");
+  expect_advice("parallel.tensor-model-parallel-size=2", "write parallel.tensor=2");
+  expect_advice("parallel.tp=2", "write parallel.tensor=2");
+  expect_advice("train.dtype=bfloat16", "write train.precision=bf16");
+  expect_advice("parallel.zero=3", "write parallel.shard=weights");
+  expect_advice("optimizer.name=adamw", "AdamW is the only optimizer");
+  expect_advice("data.path=corpus", "write data.prefixes='[corpus]'");
+  expect_advice("output.dir=out/x", "write output.folder=out/x");
+  expect_advice("checkpoint.interval=50", "write checkpoint.every=50");
+  expect_advice("log.wandb=true", "are not sent to Weights & Biases");
+  expect_advice("zero_optimization.stage=2", "write parallel.shard=gradients");
+  expect_advice("TRAIN.STEPS=3", "did you mean `train.steps=3`?");
+  expect_advice("model.num_nextn_predict_layers=1", "it is called train.mtp.depths here, and applies with train.objective=mtp");
+  const std::string message = refusal("training: {local_batch_size: 4, zeal: 5}\nlr_scheduler: {decay_type: linear}\n");
+  for (const char* part :
+       {"run.yaml:1: unknown key `training.local_batch_size`; it is called train.micro_batch_size here: write `micro_batch_size: 4` in "
+        "section `train`",
+        "run.yaml:1: unknown key `training.zeal`\n",
+        "run.yaml:2: unknown key `lr_scheduler.decay_type`; it is called optimizer.schedule here: write `schedule: linear`"})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+}
+
+TEST(renamed_keys, table_of_foreign_values_fits_declared_ranges) {
+  for (const ForeignValue& row : foreign_values) {
+    const auto keys = declared_keys();
+    const auto key = std::find_if(keys.begin(), keys.end(), [&](const Declaration& d) { return d.path == row.key; });
+    ASSERT_NE(key, keys.end()) << row.key;
+    EXPECT_EQ(row.here.empty(), !row.advice.empty()) << row.words;
+    if (!row.here.empty()) {
+      EXPECT_NE(key->range().find(row.here), std::string::npos) << row.key << " has no value " << row.here;
+    }
+    for (const std::string& word : words_of(row.words)) {
+      const std::string change = fmt::format("{}={}", row.key, word);
+      expect_advice(change, row.here.empty() ? std::string(row.advice) : fmt::format("; did you mean `{}`?", row.here));
+    }
+  }
+  expect_advice("train.precision=BFloat16", "did you mean `bf16`?");
+  expect_advice("train.precision=16", "fp16 is not supported");
+  expect_advice("optimizer.schedule=Cosine", "did you mean `cosine`?");
 }
 
 TEST(renamed_keys, old_keys_of_a_stored_deck_are_read) {

@@ -109,7 +109,10 @@ TEST(watch, walltime_formats_are_parsed) {
   EXPECT_EQ(walltime_seconds("1.5"), 90);
   EXPECT_EQ(walltime_seconds("02:30"), 150);
   EXPECT_EQ(walltime_seconds("24:00:01"), 86401);
-  for (const char* wrong : {"x", "1:", "1:2:3:4", "-5", "1h", "inf"})
+  EXPECT_EQ(walltime_seconds("1-00:00:00"), 86400);  // Slurm: days-hours:minutes:seconds, days-hours:minutes and days-hours
+  EXPECT_EQ(walltime_seconds("2-03:30"), 2 * 86400 + 3 * 3600 + 1800);
+  EXPECT_EQ(walltime_seconds("2-6"), 2 * 86400 + 6 * 3600);
+  for (const char* wrong : {"x", "1:", "1:2:3:4", "-5", "1h", "inf", "1-", "1-2-3", "1:2-3", "1-2:3:4:5", "-1-2"})
     EXPECT_EQ(gyr::testing::error_of([&] { walltime_seconds(wrong); }).code, Exit::config) << wrong;
 }
 

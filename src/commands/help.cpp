@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon help [COMMAND | KEY ...], gyrfalcon keys [SECTION ...], gyrfalcon version: descriptions on standard output.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "modules/settings/nearest.hpp"
+#include "src/base/table.hpp"
+#include "src/commands/command.hpp"
+#include "src/commands/deck_arguments.hpp"
+#include "src/commands/guard.hpp"
+#include "src/report/build_facts.hpp"
+#include "src/report/progress.hpp"
+#include "src/report/summary.hpp"
+
+namespace gyr {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+// Width of the terminal; 120 columns if standard output is a file or a pipe.
+int output_width() { return isatty(fileno(stdout)) ? progress_style(stdout, 1).width : 120; }
+
+// Keys of a section and of the sections below it.
+std::vector<Declaration> keys_below(const std::string& section) {
+  std::vector<Declaration> found;
+  for (const Declaration& key : deck_keys())
+    if (key.path.starts_with(section + ".")) found.push_back(key);
+  return found;
+}
+
+// Keys with this path, or with this name in any section.
+std::vector<Declaration> keys_called(const std::string& name) {
+  std::vector<Declaration> found;
+  for (const Declaration& key : deck_keys())
+    if (key.path == name || key.path.ends_with("." + name)) found.push_back(key);
+  return found;
+}
+
+Words sections() {
+  Words names;
+  for (const Declaration& key : deck_keys())
+    for (auto dot = key.path.find('.'); dot != key.path.npos; dot = key.path.find('.', dot + 1))
+      if (const std::string section = key.path.substr(0, dot); std::find(names.begin(), names.end(), section) == names.end())
+        names.push_back(section);
+  return names;
+}
+
+std::string listed_words(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string effect_text(Effect effect) {
+  if (effect == Effect::function) return "the model computes a different function; --resume needs --accept-changes";
+  if (effect == Effect::course) return "the training takes a different course";
+  return "results change by rounding at most";
+}
+
+// One line of YAML that sets the key, as in "model: {mamba: {heads: 24}}".
+std::string in_flow_style(const std::string& path, const std::string& value) {
+  const auto dot = path.find('.');
+  if (dot == path.npos) return fmt::format("{}: {}", path, value);
+  return fmt::format("{}: {{{}}}", path.substr(0, dot), in_flow_style(path.substr(dot + 1), value));
+}
+
+std::string key_text(const Declaration& key, int width) {
+  Table table({{"", false, 18}, {"", false, std::size_t(std::max(width, 40) - 20)}});
+  table.row({"meaning", key.help});
+  table.row({"default", key.fallback.empty() ? "(required)" : key.fallback});
+  if (!key.unit.empty()) table.row({"unit", key.unit});
+  table.row({"range", key.range()});
+  table.row({"effect of a change", effect_text(key.effect)});
+  const std::string value = key.fallback.empty() ? "VALUE" : key.fallback;
+  table.row({"in a deck", in_flow_style(key.path, value)});
+  table.row({"command line", fmt::format("{}={}", key.path, value.find_first_of(" []\"*") == value.npos ? value : "'" + value + "'")});
+  return key.path + "\n" + table.str(false);
+}
+
+// Text about a command, a key, a section, or a key's name in another framework.
+std::string help_on(const Command& program, const Words& words) {
+  if (const std::string text = program.help_text(words); !text.empty()) return text;
+  require(words.size() == 1, Exit::usage, "help: there is no command `{}`; gyrfalcon --help lists the commands", listed_words(words));
+  const std::string& word = words.front();
+  const int width = output_width();
+  std::string text;
+  for (const Declaration& key : keys_called(word)) text += (text.empty() ? "" : "\n") + key_text(key, width);
+  if (!text.empty()) return text;
+  if (const auto keys = keys_below(word); !keys.empty()) return key_table(keys, width);
+  if (const std::string advice = deck_key_advice(word, ""); !advice.empty()) return fmt::format("`{}` is not a key of a deck: {}\n", word, advice);
+  Words names;
+  for (const CommandHelp& command : program.help().commands) names.push_back(command.name);
+  for (const Declaration& key : deck_keys()) names.push_back(key.path);
+  const std::string near = nearest(word, names);
+  fail(Exit::usage, "help: `{}` is neither a command nor a key{}; gyrfalcon --help lists the commands, gyrfalcon keys the keys", word,
+       near.empty() ? "" : fmt::format("; did you mean `{}`?", near));
+}
+
+std::string keys_of(const Words& asked) {
+  if (asked.empty()) return key_table(deck_keys(), output_width());
+  std::string text;
+  for (const std::string& section : asked) {
+    const std::vector<Declaration> keys = keys_below(section);
+    const Words names = sections();
+    const std::string near = keys.empty() ? nearest(section, names) : "";
+    require(!keys.empty(), Exit::usage, "keys: there is no section `{}`{}; the sections are {}", section,
+            near.empty() ? "" : fmt::format("; did you mean `{}`?", near), listed_words(names));
+    text += (text.empty() ? "" : "\n") + key_table(keys, output_width());
+  }
+  return text;
+}
+
+// Adds a command that prints the text of its words.
+void add_text(Command& app, Action& action, const std::string& name, const std::string& help, const std::string& values,
+              const std::string& values_help, const std::function<std::string(const Words&)>& text) {
+  auto words = std::make_shared<Words>();
+  Command* command = app.add_command(name, help);
+  if (!values.empty()) command->add_option(values, *words, values_help);
+  command->callback([=, &action] { action = [=] { return guarded([&] { std::printf("%s", text(*words).c_str()); }); }; });
+}
+
+}  // namespace
+
+void add_help(Command& app, Action& action) {
+  add_text(app, action, "help", "Print the help of the program, of a command or of a deck key", "topic",
+           "A command, as in data build; or a deck key, as in optimizer.lr or lr; or a section, as in model.mamba",
+           [&app](const Words& words) { return help_on(app, words); });
+}
+
+void add_keys(Command& app, Action& action) {
+  add_text(app, action, "keys", "List the keys of decks, with defaults and ranges, within the width of the terminal", "section",
+           "Sections to list, as in optimizer or model.mamba; default: all", keys_of);
+}
+
+void add_version(Command& app, Action& action) {
+  add_text(app, action, "version", "Print version, compiler and libraries (--version)", "", "",
+           [](const Words&) { return banner(version(), build_facts()) + "\n"; });
+}
+
+}  // namespace gyr
