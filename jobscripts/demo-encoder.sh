@@ -81,7 +81,7 @@ if [ ! -f "$OUT/data/ready" ]; then
   cut -f3 "$OUT/text/train.tsv" | by_chance texts > "$OUT/text/packages.txt"
   dictionary | by_chance texts > "$OUT/text/entries.txt"
   head -c "$(wc -c < "$OUT/text/packages.txt")" "$OUT/text/entries.txt" > "$OUT/text/dictionary.txt"
-  "$gyrfalcon" tokenizer train "$OUT/tokenizer.json" "$OUT/text/packages.txt" "$OUT/text/dictionary.txt" --vocab-size 4096 --documents line > /dev/null
+  "$gyrfalcon" tokenizer train "$OUT/tokenizer.json" "$OUT/text/packages.txt" "$OUT/text/dictionary.txt" --vocab-size 4096 --documents line --overwrite > /dev/null
   for field in packages dictionary; do build "$OUT/text/$field.txt" "$OUT/data/$field" --documents line; done
   wc -lc "$OUT/text/packages.txt" "$OUT/text/dictionary.txt"
   touch "$OUT/data/ready"

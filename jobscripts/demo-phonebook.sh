@@ -62,7 +62,7 @@ mkdir -p "$OUT/books"
 books 1 "$BOOKS" "1 2 3 4 6 8 12 16 24 32 48" all > "$OUT/books/learned.jsonl"
 books 2 2000 48 line > "$OUT/books/words.txt"
 for size in $sizes; do books "10$size" "$TESTS" "$size" one > "$OUT/books/$size.jsonl"; done
-"$gyrfalcon" tokenizer train "$OUT/tokenizer.json" "$OUT/books/words.txt" --vocab-size 400 --documents line
+"$gyrfalcon" tokenizer train "$OUT/tokenizer.json" "$OUT/books/words.txt" --vocab-size 400 --documents line --overwrite
 run data build "$OUT/books/learned.jsonl" "$OUT/books/learned" --tokenizer "$OUT/tokenizer.json" --template '{role}{content}' --assistant '' --no-end --overwrite
 
 # Fraction of books of the given size whose question is answered correctly.

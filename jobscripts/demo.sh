@@ -30,7 +30,7 @@ fi
 
 if [ ! -f "$out/tokenizer.json" ] || [ ! -f "$out/data/text.idx" ] || [ "$(cat "$out/data/source" 2>/dev/null)" != "${files[*]}" ]; then
   say "tokenizer: byte-level BPE with 4096 tokens"
-  "$gyrfalcon" tokenizer train "$out/tokenizer.json" "${files[@]}" --vocab-size 4096 --documents separator
+  "$gyrfalcon" tokenizer train "$out/tokenizer.json" "${files[@]}" --vocab-size 4096 --documents separator --overwrite
   say "token files"
   run data build "${files[@]}" "$out/data/text" --tokenizer "$out/tokenizer.json" --documents separator --overwrite
   printf '%s' "${files[*]}" > "$out/data/source"

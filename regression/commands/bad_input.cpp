@@ -214,6 +214,40 @@ TEST(bad_input, a_missing_file_is_named) {
                            {"is not a PREFIX", "text"});
 }
 
+TEST(bad_input, forgotten_prefix_of_data_build_is_named) {
+  const Folder folder;
+  const fs::path a = folder / "a.txt", b = folder / "b.txt";
+  put_contents(a, "ka lo\n"), put_contents(b, "mi ren\n");
+  const auto build = [&](Words words) {
+    words.insert(words.begin(), {"data", "build"});
+    words.insert(words.end(), {"--tokenizer", material().tokenizer()});
+    return words;
+  };
+  expect_refused_quietly(build({a, b}), Exit::usage, {"b.txt: is an existing file, not a PREFIX", "b_tokens"});
+  expect_refused_quietly(build({a, b, "--overwrite"}), Exit::usage, {"b.txt: is an existing file, not a PREFIX"}, {0});
+  expect_refused_quietly(build({a, a}), Exit::usage, {"a.txt: is an input and also the PREFIX"}, {0});
+  expect_refused_quietly(build({a}), Exit::usage, {"a.txt", "the PREFIX to write is missing"}, {0});
+  expect_refused_quietly(build({a, folder / "*.txt"}), Exit::usage, {"*.txt: is a pattern of text files, not a PREFIX"}, {0});
+  put_contents(folder / "c.bin", "text\n");
+  expect_refused_quietly(build({folder / "c.bin", folder / "c", "--overwrite"}), Exit::usage, {"c.bin: is an input", "would replace it"}, {0});
+  EXPECT_EQ(contents(folder / "c.bin"), "text\n");
+  EXPECT_FALSE(fs::exists(folder / "b.txt.bin") || fs::exists(folder / "a.txt.bin"));
+}
+
+TEST(bad_input, file_that_is_no_text_is_refused) {
+  const Folder folder;
+  const fs::path parquet = folder / "train.parquet", tokens = material().prefix().string() + ".bin";
+  put_contents(parquet, std::string("PAR1\x15\x04\x15\x10", 8) + "ka lo mi ren" + "PAR1");
+  const Words remedy{"train.parquet: is a Parquet file", "read_parquet(\"train.parquet\")", "to_json(\"train.jsonl\""};
+  const std::string tokenizer = material().tokenizer();
+  expect_refused_quietly({"data", "build", parquet, folder / "p", "--tokenizer", tokenizer}, Exit::data, remedy);
+  expect_refused_quietly({"tokenizer", "train", folder / "t.json", parquet}, Exit::data, remedy, {0});
+  expect_refused_quietly({"eval", material().trained(), "--text", parquet}, Exit::data, remedy, {0});
+  expect_refused_quietly({"data", "build", tokens, folder / "p", "--tokenizer", tokenizer}, Exit::data, {"text.bin: is a token file of `data build`"},
+                         {0});
+  EXPECT_FALSE(fs::exists(folder / "p.bin") || fs::exists(folder / "t.json"));
+}
+
 TEST(bad_input, tokenizer_larger_than_model_vocabulary_is_refused) {
   const Folder folder;
   const fs::path large = folder / "large.json";

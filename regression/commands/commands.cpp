@@ -54,7 +54,7 @@ const Help helps[] = {
     {{"trace"}, {"--help"}},
     {{"trace", "show"}, {"--help"}},
     {{"tokenizer"}, {"--help"}},
-    {{"tokenizer", "train"}, {"--help", "--vocab-size", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid"}},
+    {{"tokenizer", "train"}, {"--help", "--vocab-size", "--min-frequency", "--documents", "--separator", "--key", "--skip-invalid", "--overwrite"}},
     {{"tokenizer", "encode"}, {"--help", "--text", "--special", "--json"}},
     {{"tokenizer", "decode"}, {"--help", "--skip-special", "--json"}},
     {{"data"}, {"--help"}},
@@ -300,12 +300,102 @@ TEST(commands, existing_token_files_stay_without_overwrite) {
   const Words build{"data", "build", material().text(), prefix, "--tokenizer", material().tokenizer()};
   ASSERT_EQ(run(build).code, 0);
   const std::string before = contents(prefix.string() + ".bin");
-  EXPECT_NE(run(build).code, 0);
+  EXPECT_EQ(run(build).code, int(Exit::usage));
   EXPECT_EQ(contents(prefix.string() + ".bin"), before);
   Words again = build;
   for (const char* word : {"--overwrite", "--documents", "separator"}) again.push_back(word);
   EXPECT_EQ(run(again).code, 0);
   EXPECT_NE(contents(prefix.string() + ".bin"), before);
+}
+
+TEST(commands, existing_tokenizer_stays_without_overwrite) {
+  const Folder folder;
+  const fs::path file = folder / "t.json";
+  const Words train{"tokenizer", "train", file, material().text(), "--vocab-size", "290"};
+  ASSERT_EQ(run(train).code, 0);
+  const std::string before = contents(file);
+  Words again = train;
+  again.back() = "280";
+  const Result refused = run(again);
+  EXPECT_EQ(refused.code, int(Exit::usage)) << refused.err;
+  EXPECT_NE(refused.err.find("t.json: exists"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("--overwrite"), std::string::npos) << refused.err;
+  EXPECT_EQ(contents(file), before);
+  again.push_back("--overwrite");
+  EXPECT_EQ(run(again).code, 0);
+  EXPECT_NE(contents(file), before);
+}
+
+TEST(commands, existing_output_has_one_exit_code) {
+  const Folder folder;
+  const fs::path trained = material().trained(), hf = folder / "hf", file = folder / "m.gguf", tokenizer = folder / "t.json", prefix = folder / "p";
+  const Words commands[] = {{"export-hf", trained, hf},
+                            {"export-gguf", trained, file},
+                            {"import-hf", hf, folder / "imported"},
+                            {"reshard", trained, folder / "resharded"},
+                            {"tokenizer", "train", tokenizer, material().text(), "--vocab-size", "280"},
+                            {"data", "build", material().text(), prefix, "--tokenizer", material().tokenizer()}};
+  for (const Words& command : commands) {
+    const Result first = run(command);
+    ASSERT_EQ(first.code, 0) << command[0] << first.err;
+    const Result second = run(command);
+    EXPECT_EQ(second.code, int(Exit::usage)) << command[0] << second.err;
+    EXPECT_NE(second.err.find("exists"), std::string::npos) << second.err;
+  }
+}
+
+TEST(commands, run_folder_stands_for_its_newest_checkpoint) {
+  const Folder folder;
+  const fs::path out = material().output(), trained = material().trained();
+  const std::string taken = "taking " + trained.string();
+  int trial = 0;
+  for (const std::string& named : Words{out, out.string() + "/", out / "checkpoints", out / "checkpoints" / "latest"}) {
+    SCOPED_TRACE(named);
+    const std::string number = std::to_string(++trial);
+    const std::pair<Words, Words> pairs[] = {
+        {{"info", named}, {"info", trained}},
+        {{"info", named, "--check"}, {"info", trained, "--check"}},
+        {{"diff", named, trained}, {"diff", trained, trained}},
+        {{"eval", named, "--limit", "2"}, {"eval", trained, "--limit", "2"}},
+        {{"generate", named, "--prompt", "ka", "--tokens", "2", "--greedy"}, {"generate", trained, "--prompt", "ka", "--tokens", "2", "--greedy"}}};
+    for (const auto& [folder_words, checkpoint_words] : pairs) {
+      const Result r = run(folder_words), expected = run(checkpoint_words);
+      EXPECT_EQ(r.code, 0) << output_of(r);
+      EXPECT_EQ(r.out, expected.out);
+      EXPECT_NE(r.err.find(taken), std::string::npos) << r.err;
+    }
+    for (const Words& words : {Words{"reshard", named, folder / ("r" + number)}, Words{"export-hf", named, folder / ("h" + number)},
+                               Words{"export-gguf", named, folder / ("g" + number)}, Words{"plan", material().deck(), "--init-from", named}}) {
+      const Result r = run(words);
+      EXPECT_EQ(r.code, 0) << output_of(r);
+      EXPECT_NE(r.err.find(taken), std::string::npos) << r.err;
+    }
+  }
+  EXPECT_EQ(run({"diff", trained, folder / "r1", "--tolerance", "0"}).code, 0);
+  const Result two = run({"eval", out, "--limit", "2"}, {.ranks = 2});
+  EXPECT_EQ(two.code, 0) << output_of(two);
+  EXPECT_EQ(two.err.find(taken), two.err.rfind(taken)) << "rank 0 alone reports the checkpoint";
+}
+
+TEST(commands, initial_checkpoint_of_run_folder_is_recorded) {
+  const Folder folder;
+  const Result r = run(material().train(folder / "out", {"train.steps=2", "checkpoint.every=2", "--init-from", material().output()}));
+  ASSERT_EQ(r.code, 0) << output_of(r);
+  EXPECT_NE(contents(folder / "out" / "deck.yaml").find("init_from: " + material().trained().string()), std::string::npos);
+}
+
+TEST(commands, run_folder_without_checkpoint_is_refused) {
+  const Folder folder;
+  fs::create_directories(folder / "run" / "checkpoints");
+  put_contents(folder / "run" / "checkpoints" / "latest", "step_00000007\n");
+  for (const int ranks : {0, 2}) {
+    const Result r = run({"eval", folder / "run"}, {.ranks = ranks});
+    EXPECT_EQ(r.code, int(Exit::missing)) << output_of(r);
+    EXPECT_NE(r.err.find("run/checkpoints: holds no complete checkpoint"), std::string::npos) << r.err;
+  }
+  const Result r = run({"info", folder / "run" / "checkpoints" / "latest"});
+  EXPECT_EQ(r.code, int(Exit::missing)) << output_of(r);
+  EXPECT_NE(r.err.find("names step_00000007, which does not exist"), std::string::npos) << r.err;
 }
 
 TEST(commands, metrics_file_holds_one_json_object_per_line) {

@@ -9,7 +9,7 @@ namespace gyr {
 Resharded reshard(const std::filesystem::path& from, const std::filesystem::path& to, int files, const ShardOptions& options) {
   const StoredCheckpoint stored(from);
   stored.check_files();
-  require(!std::filesystem::exists(to), Exit::usage, "{}: exists already; name another folder or move it away", to.string());
+  require(!std::filesystem::exists(to), Exit::usage, "{}: exists; choose another folder, or move it away", to.string());
   CheckpointWriter writer(to, stored.header(), stored.tensors(), files, options);
   std::vector<std::byte> rows;
   for (const StoredTensor& t : stored.tensors()) {

@@ -114,6 +114,15 @@ void make_folder_of(const std::filesystem::path& prefix) {
   require(!error, Exit::io, "{}: the folder cannot be created: {}; choose another PREFIX", prefix.parent_path().string(), error.message());
 }
 
+// Exit::usage unless the words end with a PREFIX. Patterns that a shell did not expand are text files.
+void require_prefix(const std::vector<std::string>& words) {
+  const std::string& last = words.back();
+  require(words.size() > 1, Exit::usage,
+          "data build {0}: the PREFIX to write is missing; give it after the text files, as in `data build {0} PREFIX`", last);
+  require(last.find_first_of("*?[") == last.npos, Exit::usage,
+          "data build: {}: is a pattern of text files, not a PREFIX; give the PREFIX to write after the text files", last);
+}
+
 int build(const BuildArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
@@ -121,7 +130,6 @@ int build(const BuildArguments& a) {
         BuildOptions options;
         options.inputs = files_named({a.files.begin(), a.files.end() - 1});
         options.prefix = a.files.back();
-        require(!options.inputs.empty(), Exit::usage, "data build takes at least one text file and then the PREFIX to write");
         require(options.prefix.has_filename(), Exit::usage, "'{}' is not a PREFIX of file names; give for example {}", a.files.back(),
                 (options.prefix / "text").string());
         options.format = format_of(a, tokenizer, runtime.shared_time());
@@ -173,7 +181,7 @@ void add_data(Command& app, Action& action) {
   Command* b = c->add_command("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");
   b->add_option("files", a->files, "Text or JSONL files, also as .gz or .zst, or patterns such as 'shards/*.jsonl.zst'; then the PREFIX to write")
       ->required()
-      ->words(2);
+      ->words(1);
   b->add_option("--tokenizer", a->tokenizer, "tokenizer.json")->required();
   a->conversation.add(*b, a->documents.add(*b));
   Option* const classes =
@@ -196,7 +204,10 @@ void add_data(Command& app, Action& action) {
               "Put the tokens of the tokenizer's post-processor around every document ([CLS] ... [SEP]), in place of the end-of-document token; "
               "classification examples and pairs of --source always have them");
   b->add_flag("--overwrite", a->overwrite, "Replace existing files");
-  b->callback([a, &action] { action = [a] { return build(*a); }; });
+  b->callback([a, &action] {
+    require_prefix(a->files);
+    action = [a] { return build(*a); };
+  });
 
   auto prefix = std::make_shared<std::string>();
   Command* i = c->add_command("info", "Show tokens, documents and their lengths, loss mask and labels of token files; reads and checks all data");

@@ -12,7 +12,9 @@ namespace gyr {
 
 void add_deck(Command& command, DeckArguments& a) {
   command.add_option("deck", a.deck, "Input deck (YAML)")->required();
-  command.add_option("--init-from", a.init_from, "Hugging Face folder or checkpoint (.h5) whose weights a new run starts from (train.init_from)");
+  command.add_option(
+      "--init-from", a.init_from,
+      "Hugging Face folder, checkpoint or folder of a run (its newest checkpoint) whose weights a new run starts from (train.init_from)");
   command.add_option("overrides", a.overrides, "Overrides of deck keys, as in parallel.tensor=2 train.steps=10");
 }
 
@@ -76,7 +78,13 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   if (!a.init_from.empty()) overrides.push_back("train.init_from=" + a.init_from);
   check_overrides(overrides);
   Deck deck = Deck::read(a.deck, overrides);
-  const std::string from = read_init_from(deck);
+  std::string from = read_init_from(deck);
+  // The deck in use names the chosen checkpoint, so that a resumed run and an export find the same one.
+  if (const std::string chosen = from.empty() ? from : chosen_model(from, runtime); chosen != from) {
+    overrides.push_back("train.init_from=" + write_yaml(chosen));
+    deck = Deck::read(a.deck, overrides);
+    from = read_init_from(deck);
+  }
   RunDefaults defaults;
   if (!from.empty()) {
     defaults = defaults_of(from, notes_of(runtime));

@@ -252,9 +252,10 @@ void replace_mask_token(Index token, ModelConfig& model) {
   model.objective = masked_tokens(masking);
 }
 
-int run(const EvalArguments& a) {
+int run(EvalArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        a.checkpoint = chosen_model(a.checkpoint, runtime);
         RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         if (!a.objective.empty()) choose(a.objective, run.model);
         if (a.mask_token >= 0) replace_mask_token(a.mask_token, run.model);
@@ -281,7 +282,7 @@ void add_eval(Command& app, Action& action) {
   auto a = std::make_shared<EvalArguments>();
   Command* c = app.add_command("eval", "Score a checkpoint on token files, plain text, last words (LAMBADA) or multiple choice");
   c->footer(footer);
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint, folder of a run (its newest checkpoint), or Hugging Face folder")->required();
   std::vector<std::string> objectives;
   for (const ObjectiveType& type : objective_types()) objectives.push_back(type.name);
   c->add_option(

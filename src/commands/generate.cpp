@@ -199,6 +199,7 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
 int run(GenerateArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        a.checkpoint = chosen_model(a.checkpoint, runtime);
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
         const RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         note_unapplied_settings(a, notes_of(runtime));
@@ -215,7 +216,7 @@ void add_generate(Command& app, Action& action) {
   Command* c = app.add_command("generate", "Generate text from prompts with a checkpoint; under mpiexec the model is split over the ranks");
   c->footer("\nGenerated text is printed unchanged, control characters included; view the text of an unknown model with `| cat -v`.\n\n" +
             exit_codes());
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint or Hugging Face folder")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint, folder of a run (its newest checkpoint), or Hugging Face folder")->required();
   Option* prompt = c->add_option("--prompt", a->prompts, "Text to continue; may be given several times")->repeated();
   c->add_option(
        "--batch", a->batch,

@@ -19,7 +19,7 @@ void add_export_gguf(Command& app, Action& action) {
   };
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("export-gguf", "Export a model to a GGUF file for llama.cpp");
-  c->add_option("model", a->model, "Checkpoint, or Hugging Face folder")->required();
+  c->add_option("model", a->model, "Checkpoint, folder of a run (its newest checkpoint), or Hugging Face folder")->required();
   c->add_option("file", a->file, "File to write")->required();
   c->add_option(
        "--dtype", a->type,
@@ -40,7 +40,7 @@ void add_export_gguf(Command& app, Action& action) {
         if (!a->type.empty()) a->options.type = a->type == "f32" ? Type::f32 : a->type == "bf16" ? Type::bf16 : Type::q8_0;
         a->options.tokenizer = a->tokenizer;
         const auto begin = std::chrono::steady_clock::now();
-        const Converted made = export_gguf(a->model, a->file, a->options, print_note);
+        const Converted made = export_gguf(chosen_checkpoint(a->model, print_note), a->file, a->options, print_note);
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         std::printf("exported %s: %ld tensors, %.1f MB, %.1f s\n", a->file.c_str(), long(made.tensors), double(made.bytes) / 1e6, seconds);
       });

@@ -72,7 +72,7 @@ void add_export_hf(Command& app, Action& action) {
   };
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("export-hf", "Export a checkpoint's model to a Hugging Face folder for transformers");
-  c->add_option("checkpoint", a->checkpoint, "Checkpoint")->required();
+  c->add_option("checkpoint", a->checkpoint, "Checkpoint, or folder of a run (its newest checkpoint)")->required();
   c->add_option("folder", a->folder, "Folder to write")->required();
   c->add_option("--dtype", a->type, "Data type of all weights: bf16, fp16 or fp32; default: as stored")->one_of({"bf16", "fp16", "fp32"});
   c->add_option("--shard-size", a->shard_size,
@@ -93,7 +93,7 @@ void add_export_hf(Command& app, Action& action) {
         options.like = a->like;
         options.overwrite = a->overwrite;
         options.adapters = a->adapters;
-        return export_folder(a->checkpoint, a->folder, options, print_note);
+        return export_folder(chosen_checkpoint(a->checkpoint, print_note), a->folder, options, print_note);
       });
     };
   });

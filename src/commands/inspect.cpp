@@ -19,6 +19,8 @@ void check_weights(const std::string& checkpoint) {
   if (const std::string note = check_weights_of_deck(checkpoint); !note.empty()) print_note(note);
 }
 
+std::string chosen(const std::string& path) { return chosen_checkpoint(path, print_note).string(); }
+
 }  // namespace
 
 void add_info(Command& app, Action& action) {
@@ -28,15 +30,15 @@ void add_info(Command& app, Action& action) {
   };
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("info", "Show header, files and tensors of a checkpoint");
-  c->add_option("file", a->file, "Checkpoint, or any HDF5 file with tensors")->required();
+  c->add_option("file", a->file, "Checkpoint, folder of a run (its newest checkpoint), or any HDF5 file with tensors")->required();
   c->add_flag("--check", a->wanted.check,
               "Verify the checksum of every file: a shard against the manifest, a file of format 1 against the checksums inside it");
   c->add_flag("--statistics", a->wanted.statistics, "Read every tensor and show its range, root mean square and count of non-finite elements");
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {
-        const std::string text = describe_checkpoint(a->file, a->wanted);
-        if (a->wanted.check) check_weights(a->file);
+        const std::string file = chosen(a->file), text = describe_checkpoint(file, a->wanted);
+        if (a->wanted.check) check_weights(file);
         std::printf("%s", text.c_str());
       });
     };
@@ -50,8 +52,8 @@ void add_diff(Command& app, Action& action) {
   };
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("diff", "Compare two checkpoints; exit code 65 if a difference exceeds its tolerance");
-  c->add_option("a", a->a, "Checkpoint, or any HDF5 file with tensors")->required();
-  c->add_option("b", a->b, "Checkpoint, or any HDF5 file with tensors")->required();
+  c->add_option("a", a->a, "Checkpoint, folder of a run (its newest checkpoint), or any HDF5 file with tensors")->required();
+  c->add_option("b", a->b, "Checkpoint, folder of a run (its newest checkpoint), or any HDF5 file with tensors")->required();
   c->add_option("--tolerance", a->tolerance, "Maximum difference, relative to the largest magnitude in the tensor")->not_negative()->show_default();
   c->add_option("--tolerances", a->tolerances, "File of lines PATTERN ABSOLUTE RELATIVE; the last pattern that matches a tensor applies");
   c->callback([a, &action] {
@@ -61,7 +63,7 @@ void add_diff(Command& app, Action& action) {
         std::vector<Tolerance> tolerances{{"*", 0, a->tolerance}};
         if (!a->tolerances.empty())
           for (const Tolerance& t : read_tolerances(a->tolerances)) tolerances.push_back(t);
-        const Difference d = diff_checkpoints(a->a, a->b, tolerances);
+        const Difference d = diff_checkpoints(chosen(a->a), chosen(a->b), tolerances);
         std::printf("%s", d.text.c_str());
         within = d.within;
       });
@@ -78,15 +80,16 @@ void add_reshard(Command& app, Action& action) {
   };
   auto a = std::make_shared<Arguments>();
   Command* c = app.add_command("reshard", "Rewrite a checkpoint with another number of files");
-  c->add_option("checkpoint", a->from, "Checkpoint, in this or an older format")->required();
+  c->add_option("checkpoint", a->from, "Checkpoint, in this or an older format, or folder of a run (its newest checkpoint)")->required();
   c->add_option("to", a->to, "Folder of the new checkpoint, as in checkpoints/step_00000010")->required();
   c->add_option("--files", a->files, "Number of files, of nearly equal size")->between(1, 99999)->show_default();
   c->add_option("--deflate", a->options.deflate, "HDF5 deflate compression level; 0: no compression")->between(0, 9)->show_default();
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {
-        check_weights(a->from);
-        const Resharded r = reshard(a->from, a->to, a->files, a->options);
+        const std::string from = chosen(a->from);
+        check_weights(from);
+        const Resharded r = reshard(from, a->to, a->files, a->options);
         std::printf("%s: %.1f MB in %d file%s\n", a->to.c_str(), double(r.bytes) / 1e6, r.files, r.files == 1 ? "" : "s");
       });
     };

@@ -29,6 +29,32 @@ void start_mpi() {
   ::sigaction(SIGUSR1, &before, nullptr);
 }
 
+struct Failure {
+  Exit code = Exit::ok;
+  std::string text;
+};
+
+Failure attempt(const std::function<void()>& body) {
+  try {
+    body();
+    return {};
+  } catch (const Error& error) {
+    return {error.code, error.what()};
+  } catch (const std::exception& error) {
+    return {Exit::internal, error.what()};
+  }
+}
+
+void broadcast(void* data, int count, MPI_Datatype type, MPI_Comm world) {
+  MPI_Request request;
+  MPI_Ibcast(data, count, type, 0, world, &request);
+  for (int done = 0; !done;) {
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    const struct timespec pause { 0, 20'000 };
+    if (!done) ::nanosleep(&pause, nullptr);  // a blocking call would occupy the core of another rank
+  }
+}
+
 }  // namespace
 
 Runtime::Runtime() {
@@ -52,33 +78,24 @@ Runtime::~Runtime() {
 std::time_t Runtime::shared_time() const {
   const char* const fixed = std::getenv("SOURCE_DATE_EPOCH");
   long long seconds = fixed ? std::atoll(fixed) : static_cast<long long>(std::time(nullptr));
-  MPI_Request request;
-  MPI_Ibcast(&seconds, 1, MPI_LONG_LONG, 0, world(), &request);
-  for (int done = 0; !done;) {
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    const struct timespec pause { 0, 20'000 };
-    if (!done) ::nanosleep(&pause, nullptr);  // a blocking call would occupy the core of another rank
-  }
+  broadcast(&seconds, 1, MPI_LONG_LONG, world());
   return std::time_t(seconds);
 }
 
-namespace {
-
-struct Failure {
-  Exit code = Exit::ok;
+std::string Runtime::shared_text(const std::function<std::string()>& make) const {
+  Failure failure;
   std::string text;
-};
-
-Failure attempt(const std::function<void()>& body) {
-  try {
-    body();
-    return {};
-  } catch (const Error& error) {
-    return {error.code, error.what()};
-  } catch (const std::exception& error) {
-    return {Exit::internal, error.what()};
-  }
+  if (rank_ == 0) failure = attempt([&] { text = make(); });
+  if (failure.code != Exit::ok) text = failure.text;
+  int code_and_size[2] = {int(failure.code), int(text.size())};
+  broadcast(code_and_size, 2, MPI_INT, world());
+  text.resize(std::size_t(code_and_size[1]));
+  broadcast(text.data(), code_and_size[1], MPI_CHAR, world());
+  if (code_and_size[0] != int(Exit::ok)) throw Error(Exit(code_and_size[0]), text);
+  return text;
 }
+
+namespace {
 
 void print_line(const Failure& failure, int rank, int ranks) {
   const std::string text = printable_lines(failure.text);

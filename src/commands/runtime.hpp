@@ -31,6 +31,8 @@ class Runtime {
   int ranks() const { return ranks_; }
   // The time of rank 0 in seconds since 1970, or the value of SOURCE_DATE_EPOCH. Collective.
   std::time_t shared_time() const;
+  // The text that `make` returns on rank 0, where alone it runs. Its Error is thrown on every rank. Collective.
+  std::string shared_text(const std::function<std::string()>& make) const;
 
  private:
   int rank_ = 0, ranks_ = 1;

@@ -22,7 +22,7 @@ namespace {
 
 struct TokenizerArguments {
   std::string tokenizer, text;
-  bool special = false, json = false;
+  bool special = false, json = false, overwrite = false;
   std::vector<std::string> files;
   TrainerOptions options;
   DocumentsOption documents;
@@ -31,6 +31,9 @@ struct TokenizerArguments {
 std::string all_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
 void train(const TokenizerArguments& a) {
+  std::error_code error;
+  require(a.overwrite || !std::filesystem::exists(a.tokenizer, error), Exit::usage,
+          "{}: exists; choose another name, or give --overwrite to replace it", a.tokenizer);
   TrainerOptions options = a.options;
   options.format = a.documents.format();
   const std::vector<std::filesystem::path> files = files_named(a.files);
@@ -96,6 +99,7 @@ void add_tokenizer(Command& app, Action& action) {
   t->add_option("--vocab-size", a->options.vocab_size, "Vocabulary size, including special tokens and the 256 bytes")->show_default();
   t->add_option("--min-frequency", a->options.min_frequency, "Minimum count of a pair of tokens to be merged")->show_default();
   a->documents.add(*t);
+  t->add_flag("--overwrite", a->overwrite, "Replace an existing file");
   t->callback([a, &action] { action = [a] { return guarded([&] { train(*a); }); }; });
   Command* e = c->add_command(
       "encode", "Encode text (standard input, or --text) to token ids; bytes that are not UTF-8 are encoded separately and decode to themselves");

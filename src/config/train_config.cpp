@@ -43,7 +43,9 @@ GemmLibrary read_gemm_library(Section& s) {
 }  // namespace
 
 std::string read_init_from(Section& train) {
-  return train.get("init_from", "", "weights to start from: Hugging Face folder or checkpoint (.h5); model keys default to its shape")
+  return train
+      .get("init_from", "",
+           "weights to start from: Hugging Face folder, checkpoint, or folder of a run (its newest checkpoint); model keys default to its shape")
       .effect(Effect::none)
       .value();
 }

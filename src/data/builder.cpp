@@ -13,6 +13,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/ops/cross_entropy.hpp"
 #include "src/base/output_file.hpp"
+#include "src/data/build_outputs.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
 #include "src/data/text_references.hpp"
@@ -187,12 +188,11 @@ class Builder {
 
   void prepare() {
     require(!options_.inputs.empty(), Exit::config, "no input file is given");
-    for (const auto& prefix : {options_.prefix, mask_prefix(options_.prefix), labels_prefix(options_.prefix)})
-      for (const auto& path : {index_path(prefix), tokens_path(prefix)}) {
-        require(!std::filesystem::is_directory(path), Exit::io, "{}: is a folder; choose another prefix", path.string());
-        require(options_.overwrite || !std::filesystem::exists(path), Exit::config, "{}: exists; choose another PREFIX, or --overwrite",
-                path.string());
-      }
+    require_prefix_for(options_.inputs, options_.prefix);
+    for (const auto& path : outputs_of(options_.prefix)) {
+      require(!std::filesystem::is_directory(path), Exit::io, "{}: is a folder; choose another prefix", path.string());
+      require(options_.overwrite || !std::filesystem::exists(path), Exit::usage, "{}: exists; choose another PREFIX, or --overwrite", path.string());
+    }
     require(!options_.eod || (*options_.eod >= 0 && *options_.eod < tokenizer_.size()), Exit::config,
             "end-of-document id {} is not in the vocabulary of {}", options_.eod.value_or(0), tokenizer_.size());
     std::int64_t blocks = 0;

@@ -46,8 +46,8 @@ struct BuildReport {
 // Encodes every document as one sequence. Collective: all ranks of the team call it, and all return the same report.
 // Text is encoded in blocks of about 1 MiB that begin at line starts, so that one large file is distributed too. Memory
 // does not grow with the input. An error on any rank is thrown on all ranks, and no output file remains. Exit::missing,
-// Exit::data (empty input, invalid lines), Exit::io (full disk), Exit::config (corpus exists, eod not in the
-// vocabulary). `progress` receives the bytes done and the total bytes of this rank.
+// Exit::data (empty input, invalid lines), Exit::io (full disk), Exit::usage (corpus exists, or the prefix is an input
+// file), Exit::config (eod not in the vocabulary). `progress` receives the bytes done and the total bytes of this rank.
 BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const BuildTeam& team = {},
                          const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
 

@@ -25,7 +25,7 @@ Value role_value(const std::string& role, std::size_t message) {
 }
 
 // Type of a value with its article, in the terms of JSON.
-std::string kind_of(const Value& value) {
+std::string kind_of_value(const Value& value) {
   if (value.none()) return "null";
   if (value.string()) return "a string";
   if (value.list()) return "an array";
@@ -47,7 +47,7 @@ Dict renamed(const Dict& message, std::size_t number, const std::string& role, c
   const std::string where = fmt::format("in message {}", number + 1);
   const Value* speaker = message.find(role);
   if (!speaker) jinja::refuse("has no key '{}' {} (keys: {})", role, where, keys_of(message));
-  if (!speaker->string()) jinja::refuse("has {} under '{}' {}, not a string", kind_of(*speaker), role, where);
+  if (!speaker->string()) jinja::refuse("has {} under '{}' {}, not a string", kind_of_value(*speaker), role, where);
   Dict result;
   for (const auto& [key, value] : message.items) {
     const std::string& name = key.string()->text.bytes();
@@ -81,21 +81,21 @@ Value message_of(std::string_view role, std::string_view content, std::size_t me
 
 ChatInput read_chat_input(std::string_view line, const std::string& messages, const std::string& role, const std::string& content) {
   const Value row = jinja::value_of_json(line, {other_data});
-  if (!row.dict()) jinja::refuse("is {}, not a JSON object", kind_of(row));
+  if (!row.dict()) jinja::refuse("is {}, not a JSON object", kind_of_value(row));
   const Value* list = row.dict()->find(messages);
   if (!list) jinja::refuse("has no key '{}' (keys: {})", messages, keys_of(*row.dict()));
-  if (!list->list()) jinja::refuse("has {} under '{}', not a list of messages", kind_of(*list), messages);
+  if (!list->list()) jinja::refuse("has {} under '{}', not a list of messages", kind_of_value(*list), messages);
   ChatInput input;
   input.bytes = line.size();
   for (const Value& message : list->list()->items) {
     const std::size_t number = input.messages.size();
-    if (!message.dict()) jinja::refuse("has {} in message {}, not an object", kind_of(message), number + 1);
+    if (!message.dict()) jinja::refuse("has {} in message {}, not an object", kind_of_value(message), number + 1);
     input.messages.push_back(jinja::dict_value(with_reasoning_names(renamed(*message.dict(), number, role, content))));
   }
   for (const char* name : {"tools", "documents"})
     if (const Value* value = row.dict()->find(name)) input.variables.emplace_back(name, *value);
   const Value* more = row.dict()->find("chat_template_kwargs");
-  if (more && !more->none() && !more->dict()) jinja::refuse("has {} under 'chat_template_kwargs', not an object", kind_of(*more));
+  if (more && !more->none() && !more->dict()) jinja::refuse("has {} under 'chat_template_kwargs', not an object", kind_of_value(*more));
   if (more && more->dict() && more->dict()->items.size() > max_variables)
     jinja::refuse("has {} keys under 'chat_template_kwargs'; the maximum is {}", more->dict()->items.size(), max_variables);
   if (more && more->dict())

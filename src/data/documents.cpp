@@ -11,6 +11,7 @@
 #include "src/data/json_line.hpp"
 #include "src/data/paired_texts.hpp"
 #include "src/data/sourced_text.hpp"
+#include "src/data/text_content.hpp"
 
 namespace gyr {
 namespace {
@@ -118,7 +119,14 @@ DocumentFile::DocumentFile(const std::filesystem::path& path, const DocumentForm
     require(!begins_with(magic), Exit::data, "{}: is compressed by xz or bzip2; decompress it first, or use gzip or Zstandard", path.string());
   for (const std::string_view mark : {"\xff\xfe", "\xfe\xff"})
     require(!begins_with(mark), Exit::data, "{}: is UTF-16; convert it to UTF-8 first (iconv -f UTF-16 -t UTF-8)", path.string());
+  const std::string why = why_not_text(first_bytes(), path, format_.rule == Rule::json_lines ? Judge::formats : Judge::all_bytes);
+  require(why.empty(), Exit::data, "{}: {}", path.string(), why);
   start_ = begins_with("\xef\xbb\xbf") ? 3 : 0;
+}
+
+std::string_view DocumentFile::first_bytes() {
+  file_.reaches(judged_bytes - 1);  // decompresses as many bytes, or all of the file
+  return file_.view(0, std::min(judged_bytes, file_.known()));
 }
 
 std::int64_t DocumentFile::blocks() const {

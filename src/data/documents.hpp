@@ -60,8 +60,8 @@ class DocumentFile {
  public:
   static constexpr std::int64_t block_bytes = std::int64_t(1) << 20;
 
-  // Exit::missing, Exit::io. Exit::data for UTF-16 and for xz and bzip2 files, which are recognised by their first
-  // bytes.
+  // Exit::missing, Exit::io. Exit::data for UTF-16, for xz and bzip2 files, and for files that are not text
+  // (text_content.hpp), which are recognised by their first bytes.
   DocumentFile(const std::filesystem::path& path, const DocumentFormat& format);
 
   std::int64_t blocks() const;                            // at least 1; for a compressed file an estimate from its size
@@ -77,6 +77,7 @@ class DocumentFile {
 
  private:
   using Visit = std::function<void(const Fragment&)>;
+  std::string_view first_bytes();
   std::int64_t truncate_after(std::int64_t offset);
   std::int64_t line_end(std::int64_t offset);
   bool separates(std::int64_t line);

@@ -16,6 +16,7 @@
 #include "regression/support/testing.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
+#include "src/data/text_content.hpp"
 #include "src/data/token_file.hpp"
 #include "src/data/tokenizer_training.hpp"
 
@@ -152,7 +153,31 @@ TEST(builder, text_is_split_into_documents_by_rule) {
   EXPECT_EQ(built("a.txt", "a\n\n\nb\n<eot>\n<eot>\r\nc <eot>\n<eot>", rule(Rule::separator, "<eot>")), (Texts{"a\n\n\nb\n", "c <eot>\n"}));
   std::string all;
   for (int b = 0; b < 256; ++b) all += char(b);
+  all = std::string(std::size_t(gyr::judged_bytes), 'x') + all;  // bytes that are not UTF-8 are passed on after the start of a file
   EXPECT_EQ(built("a.txt", all, {}), (Texts{all}));
+}
+
+TEST(builder, refuses_content_that_is_not_text) {
+  std::mt19937 random(5);
+  std::string noise(5000, ' '), latin, tar(600, '\0');
+  for (char& c : noise) c = char(1 + random() % 255);
+  while (latin.size() < 3000) latin += "d\xe9j\xe0 vu, une phrase de texte\n";
+  tar.replace(257, 5, "ustar");
+  const std::pair<std::string, const char*> cases[] = {{"PAR1....", "is a Parquet file"},
+                                                       {"PK\x03\x04 word/document.xml", "is a zip archive"},
+                                                       {tar, "is a tar archive"},
+                                                       {"%PDF-1.7\n", "is a PDF file"},
+                                                       {std::string("MMIDIDX\0\0\1", 10), "is a token file"},
+                                                       {"version https://git-lfs.github.com/spec/v1\noid", "is a pointer of Git LFS"},
+                                                       {std::string("text\0text", 9), "is binary data, not text: byte 4 is zero"},
+                                                       {noise, "% of its first 5000 bytes are not UTF-8"}};
+  for (const auto& [bytes, message] : cases) EXPECT_TRUE(has(error_in("a.txt", bytes), message)) << error_in("a.txt", bytes);
+  EXPECT_EQ(built("a.txt", latin, {}), (Texts{latin})) << "some bytes of Latin-1 text are not UTF-8";
+  EXPECT_EQ(built("a.txt", "version 2 of the text", {}), (Texts{"version 2 of the text"}));
+  const std::string cut = std::string(std::size_t(gyr::judged_bytes) - 1, 'x') + "\xc3\xa9";  // a character across the end of the judged bytes
+  EXPECT_EQ(built("a.txt", cut, {}), (Texts{cut}));
+  EXPECT_TRUE(has(error_in("a.jsonl", "PAR1...."), "is a Parquet file"));
+  EXPECT_EQ(gyr::why_not_text("text", "folder/a.bin", gyr::Judge::all_bytes), "");
 }
 
 TEST(builder, reads_json_lines) {
@@ -303,7 +328,7 @@ TEST(builder, stale_loss_mask_blocks_or_is_removed) {
   EXPECT_EQ(folder.results(), 4u);
   fs::remove(gyr::tokens_path(folder.out()));
   fs::remove(gyr::index_path(folder.out()));
-  EXPECT_EQ(code(text, {}, false), int(Exit::config)) << "a loss mask without tokens also blocks the build";
+  EXPECT_EQ(code(text, {}, false), int(Exit::usage)) << "a loss mask without tokens also blocks the build";
   EXPECT_EQ(code(text, {}, true), 0);
   EXPECT_EQ(folder.results(), 2u) << "a corpus of plain text has no loss mask";
   EXPECT_EQ(code(lines, chat, true), 0);
@@ -358,7 +383,7 @@ TEST(builder, refuses_unreadable_input_and_bad_options) {
   EXPECT_EQ(code({{file}, folder.out() / "none" / "x", {}, 0}), int(Exit::missing));
   EXPECT_EQ(folder.results(), 0u);
   EXPECT_EQ(code({{file}, folder.out(), {}, 0}), 0);
-  EXPECT_EQ(code({{file}, folder.out(), {}, 0}), int(Exit::config)) << "the output exists already";
+  EXPECT_EQ(code({{file}, folder.out(), {}, 0}), int(Exit::usage)) << "the output exists already";
   EXPECT_EQ(code({{file}, folder.out(), {}, 0, true}), 0);
   EXPECT_EQ(folder.results(), 2u);
 }

@@ -180,7 +180,9 @@ TEST_F(compressed_text, damaged_file_is_reported_or_read_correctly) {
     format.rule = Rule::line;
     std::vector<ReadDocument> found;
     const Error error = error_of([&] { found = read_documents(DocumentFile(folder.write("bad", bad), format), 1); });
-    if (error.code == Exit::ok && bad.size() == good.size() && (bad.starts_with("\x1f\x8b") || bad.starts_with("\x28\xb5\x2f\xfd"))) {
+    const bool recognised = bad.starts_with("\x1f\x8b") || bad.starts_with("\x28\xb5\x2f\xfd");
+    if (!recognised && bad.size() == good.size() && error.code == Exit::data) continue;  // refused as binary data
+    if (error.code == Exit::ok && bad.size() == good.size() && recognised) {
       EXPECT_EQ(found, read_documents(DocumentFile(folder.write("good", plain), format), 1)) << "bit flipped in byte " << at;
     } else if (error.code != Exit::ok) {
       EXPECT_EQ(error.code, Exit::data);

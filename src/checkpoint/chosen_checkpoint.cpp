@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/checkpoint/chosen_checkpoint.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/error.hpp"
+#include "src/base/input_file.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/manifest.hpp"
+
+namespace gyr {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_name = 1024;  // maximum size of the file `latest` in bytes
+
+fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
+// The checkpoint that the file `latest` names; empty if the file names none, and is therefore some other file.
+fs::path named_by(const fs::path& latest) {
+  const std::string text = text_or_nothing(latest, most_name), name = text.substr(0, text.find('\n'));
+  if (!name.starts_with("step_")) return {};
+  const fs::path folder = latest.has_parent_path() ? latest.parent_path() : fs::path(".");
+  const auto steps = committed_steps(folder);
+  const auto found = std::find_if(steps.begin(), steps.end(), [&](std::int64_t step) { return existing_path(folder, step).filename() == name; });
+  require(found != steps.end(), Exit::missing, "{}: names {}, which does not exist there; name another checkpoint", latest.string(), name);
+  return existing_path(folder, *found);
+}
+
+// Folder of checkpoints at `path` or in it; empty if there is none.
+fs::path checkpoints_in(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error) || fs::exists(path / manifest_name, error)) return {};
+  if (fs::is_directory(path / "checkpoints", error)) return path / "checkpoints";
+  return without_slash(path).filename() == "checkpoints" || !committed_steps(path).empty() ? without_slash(path) : fs::path();
+}
+
+}  // namespace
+
+fs::path chosen_checkpoint(const fs::path& path, const Note& note) {
+  std::error_code error;
+  fs::path chosen;
+  if (path.filename() == "latest" && fs::is_regular_file(path, error)) {
+    chosen = named_by(path);
+  } else if (const fs::path folder = checkpoints_in(path); !folder.empty()) {
+    const auto newest = newest_checkpoint(folder, note);
+    require(newest.has_value(), Exit::missing, "{}: holds no complete checkpoint; name another one, or the folder of a run that has saved one",
+            folder.string());
+    chosen = *newest;
+  }
+  if (chosen.empty()) return path;
+  if (note) note(fmt::format("{}: taking {}", path.string(), chosen.string()));
+  return chosen;
+}
+
+}  // namespace gyr

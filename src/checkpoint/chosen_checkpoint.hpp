@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The checkpoint that a path given by a user stands for.
+#pragma once
+
+#include <filesystem>
+
+#include "src/base/note.hpp"
+
+namespace gyr {
+
+// The folder of a run and its folder `checkpoints` stand for their newest complete checkpoint, and the file
+// checkpoints/latest stands for the checkpoint that it names. Any other path is returned unchanged. `note` receives the
+// chosen checkpoint, and each newer one that was skipped with the reason. Exit::missing if the folder holds no complete
+// checkpoint, or `latest` names one that does not exist. Checkpoints may be saved and removed meanwhile, so only one
+// rank may call this.
+std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, const Note& note = {});
+
+}  // namespace gyr
