@@ -248,6 +248,66 @@ TEST(bad_input, file_that_is_no_text_is_refused) {
   EXPECT_FALSE(fs::exists(folder / "p.bin") || fs::exists(folder / "t.json"));
 }
 
+TEST(bad_input, tokens_of_another_tokenizer_are_refused) {
+  const Folder folder;
+  const fs::path half = folder / "half.txt", tokenizer = folder / "other.json", other = folder / "other";
+  put_contents(half, contents(material().text()).substr(0, 60000));
+  ASSERT_EQ(run({"tokenizer", "train", tokenizer, half, "--vocab-size", "300"}).code, 0);
+  const Words build{"data", "build", material().text(), other, "--tokenizer", tokenizer, "--documents", "separator"};
+  const Result clash = run(build);  // other.json is the tokenizer and would be the fingerprint
+  expect_refused(clash, Exit::usage, {"other.json: exists"});
+  fs::rename(tokenizer, folder / "tokenizer.json");
+  ASSERT_EQ(run({"data", "build", material().text(), other, "--tokenizer", folder / "tokenizer.json", "--documents", "separator"}).code, 0);
+  const std::string prefixes = "data.prefixes=[" + other.string() + "]",
+                    both = "data.prefixes=[" + material().prefix().string() + "," + other.string() + "]";
+  const auto train = [&](Words changes) {
+    changes.push_back("train.steps=1");
+    return material().train(folder / "out", changes);
+  };
+  expect_refused_quietly(train({prefixes}), Exit::data,
+                         {"other: was made with the tokenizer", "but data.tokenizer is " + material().tokenizer().string()});
+  expect_refused_quietly({"eval", material().trained(), "--data", other}, Exit::data,
+                         {"other: was made with the tokenizer", "the model's tokenizer"});
+  expect_refused_quietly(train({both}), Exit::data, {"text and", "other were made with different tokenizers"});
+  expect_refused_quietly(train({"model.vocab_size=290"}), Exit::data,
+                         {"text: was made with a tokenizer of 300 tokens", "has 290", "raise model.vocab_size"});
+  EXPECT_FALSE(fs::exists(folder / "out"));
+  fs::remove(folder / "other.json");
+  EXPECT_EQ(run(train({prefixes})).code, 0) << "token files without a fingerprint are not checked";
+}
+
+TEST(bad_input, fingerprint_of_replaced_token_files_is_refused) {
+  Tokens tokens;
+  const Words build{"data", "build", material().text(), tokens.folder / "whole", "--tokenizer", material().tokenizer()};
+  ASSERT_EQ(run(build).code, 0);
+  fs::copy(tokens.folder / "whole.json", tokens.folder / "copy.json");
+  expect_data_refused(tokens, Exit::data, {"copy.json: describes", "another program has replaced it"});
+  put_contents(tokens.folder / "copy.json", contents(tokens.folder / "copy.json").substr(0, 100));
+  expect_data_refused(tokens, Exit::data, {"copy.json: is a damaged fingerprint"});
+}
+
+TEST(bad_input, data_rebuilt_under_a_resumed_run_is_refused) {
+  const Folder folder;
+  const fs::path prefix = folder / "p", text = folder / "text.txt";
+  const auto build = [&](const std::string& content) {
+    put_contents(text, content);
+    return run({"data", "build", text, prefix, "--tokenizer", material().tokenizer(), "--documents", "separator", "--overwrite"}).code;
+  };
+  const auto train = [&](int steps, Words changes) {
+    changes.insert(changes.end(), {"train.steps=" + std::to_string(steps), "checkpoint.every=1", "data.prefixes=[" + prefix.string() + "]"});
+    return material().train(folder / "out", changes);
+  };
+  const std::string before = contents(material().text()), after = before.substr(before.find("\n\n") + 2) + before.substr(0, before.find("\n\n") + 2);
+  ASSERT_EQ(build(before), 0);
+  ASSERT_EQ(run(train(1, {})).code, 0);
+  ASSERT_EQ(build(before), 0);
+  ASSERT_EQ(run(train(2, {"--resume"})).code, 0) << "the same text gives the same fingerprint";
+  ASSERT_EQ(build(after), 0);
+  expect_refused_quietly(train(3, {"--resume"}), Exit::config, {"p: the token files were built again since step_00000002", "--accept-changes"});
+  EXPECT_EQ(run(train(3, {"--resume", "--accept-changes"})).code, 0);
+  EXPECT_EQ(run(train(4, {"--resume"})).code, 0) << "the newest checkpoint carries the new fingerprint";
+}
+
 TEST(bad_input, tokenizer_larger_than_model_vocabulary_is_refused) {
   const Folder folder;
   const fs::path large = folder / "large.json";

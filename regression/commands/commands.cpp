@@ -308,6 +308,14 @@ TEST(commands, existing_token_files_stay_without_overwrite) {
   EXPECT_NE(contents(prefix.string() + ".bin"), before);
 }
 
+TEST(commands, data_info_shows_the_tokenizer_and_sources) {
+  const Result r = run({"data", "info", material().prefix()});
+  EXPECT_EQ(r.code, 0) << r.err;
+  for (const std::string& part :
+       Words{material().tokenizer().string() + ": 300 tokens", "1 file", material().text().string(), "--documents separator"})
+    EXPECT_NE(r.out.find(part), std::string::npos) << r.out;
+}
+
 TEST(commands, existing_tokenizer_stays_without_overwrite) {
   const Folder folder;
   const fs::path file = folder / "t.json";

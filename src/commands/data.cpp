@@ -21,6 +21,7 @@
 #include "src/data/corpus_summary.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/parallel/grid.hpp"
+#include "src/report/build_facts.hpp"
 #include "src/report/transfer.hpp"
 
 namespace gyr {
@@ -114,6 +115,20 @@ void make_folder_of(const std::filesystem::path& prefix) {
   require(!error, Exit::io, "{}: the folder cannot be created: {}; choose another PREFIX", prefix.parent_path().string(), error.message());
 }
 
+// Options that determine the token files, for their fingerprint.
+std::vector<std::pair<std::string, std::string>> given_options(const BuildArguments& a) {
+  std::vector<std::pair<std::string, std::string>> given;
+  const auto add = [&](const char* name, const std::string& value, const char* usual = "") {
+    if (value != usual) given.emplace_back(name, value);
+  };
+  add("--documents", a.documents.rule, "auto"), add("--separator", a.documents.separator), add("--key", a.documents.key, "text");
+  add("--classes", a.classes), add("--tags", a.tags), add("--source", a.source), add("--template", a.conversation.text());
+  for (const auto& [name, set] : {std::pair("--skip-invalid", a.documents.skip_invalid), std::pair("--pairs", a.pairs),
+                                  std::pair("--no-end", a.no_end), std::pair("--special", a.special)})
+    if (set) given.emplace_back(name, "");
+  return given;
+}
+
 // Exit::usage unless the words end with a PREFIX. Patterns that a shell did not expand are text files.
 void require_prefix(const std::vector<std::string>& words) {
   const std::string& last = words.back();
@@ -134,6 +149,9 @@ int build(const BuildArguments& a) {
                 (options.prefix / "text").string());
         options.format = format_of(a, tokenizer, runtime.shared_time());
         options.overwrite = a.overwrite;
+        options.tokenizer = runtime.rank() == 0 ? mark_of(a.tokenizer) : TokenizerMark();
+        options.tokenizer->tokens = tokenizer.size();
+        options.program = "gyrfalcon " + version(), options.given_options = given_options(a);
         options.complete = (a.special || !a.source.empty()) && !a.labelled();
         require(!a.special || !tokenizer.vocabulary().templates.empty(), Exit::usage, "--special: the post-processor of {} adds no tokens",
                 a.tokenizer);

@@ -14,6 +14,7 @@
 #include "src/commands/notes.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/weights_option.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/scorer.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -196,6 +197,10 @@ void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
   std::unique_ptr<Evaluation> evaluation;
   std::optional<Outputs> outputs;
   collective_check(grid.world(), [&] {
+    if (runtime.rank() == 0 && !a.reads_text()) {
+      const auto& prefixes = a.prefixes.empty() ? run.data.prefixes : a.prefixes;
+      require_tokenizer({prefixes.begin(), prefixes.end()}, run.data.tokenizer, "the model's tokenizer");
+    }
     evaluation = make_evaluation(a, run, settings);
     outputs.emplace(a, runtime.rank() == 0);
   });

@@ -29,6 +29,7 @@ class TemplateOption {
                    "data");
   }
   bool given() const { return option_->given(); }
+  const std::string& text() const { return text_; }  // as on the command line
   // `now`: the time that a chat template may ask for. Exit::usage for an invalid template, Exit::missing if the file does
   // not exist, Exit::data for a chat template that cannot be read.
   Chat read(const Tokenizer& tokenizer, std::time_t now) const {
@@ -89,6 +90,7 @@ class ConversationOption {
     add_key("--assistant", assistant_, "Role whose messages are targets of the loss", true);
   }
 
+  const std::string& text() const { return template_.text(); }
   // Null without --template. Exit::usage for key options that do not fit the template, and the errors of reading it.
   std::shared_ptr<const ConversationFormat> format(const Tokenizer& tokenizer, std::time_t now) const {
     if (!template_.given()) return nullptr;

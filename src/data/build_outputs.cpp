@@ -3,6 +3,7 @@
 
 #include "kernels/base/error.hpp"
 #include "src/data/class_labels.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/data/loss_mask.hpp"
 #include "src/data/token_file.hpp"
 
@@ -14,6 +15,7 @@ std::vector<fs::path> outputs_of(const fs::path& prefix) {
   std::vector<fs::path> files;
   for (const auto& part : {prefix, mask_prefix(prefix), labels_prefix(prefix)})
     for (const auto& path : {index_path(part), tokens_path(part)}) files.push_back(path);
+  files.push_back(fingerprint_path(prefix));
   return files;
 }
 

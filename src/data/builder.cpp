@@ -13,6 +13,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/ops/cross_entropy.hpp"
 #include "src/base/output_file.hpp"
+#include "src/checkpoint/checksum.hpp"
 #include "src/data/build_outputs.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
@@ -167,8 +168,9 @@ class Builder {
       if (!part_.lengths.empty()) part_.lengths.back() = Part::checked(part_.lengths.back() + place.tail);
       each_output([&](Output& output) { output.assemble(part_, place); });
     });
+    const std::uint64_t content = sum_of_content();
     team_.collective_check([&] {
-      if (team_.rank == 0) commit();
+      if (team_.rank == 0) commit(place, content);
     });
     return {sum(part_.bytes), place.sequences, place.tokens, sum(learned_), sum(labelled_), sum(part_.skipped_lines)};
   }
@@ -177,6 +179,34 @@ class Builder {
   std::int64_t sum(std::int64_t mine) const {
     const auto all = team_.all_gather(mine);
     return std::accumulate(all.begin(), all.end(), std::int64_t(0));
+  }
+
+  // Checksum of the content of all ranks, the same for any number of ranks.
+  std::uint64_t sum_of_content() const {
+    const auto gathered = [&](std::uint64_t mine) {
+      std::vector<std::uint64_t> all;
+      const auto high = team_.all_gather(std::int64_t(mine >> 32)), low = team_.all_gather(std::int64_t(mine & 0xffffffffu));
+      for (std::size_t r = 0; r < high.size(); ++r) all.push_back(std::uint64_t(high[r]) << 32 | std::uint64_t(low[r]));
+      return all;
+    };
+    const auto sums = gathered(content_.sum()), powers = gathered(content_.power());
+    SequenceSum total;
+    for (std::size_t r = 0; r < sums.size(); ++r) total.append(SequenceSum::of(sums[r], powers[r]));
+    return total.sum();
+  }
+
+  std::optional<OutputFile> fingerprint(const Place& place, std::uint64_t content) const {
+    if (!options_.tokenizer) return {};
+    Fingerprint f{*options_.tokenizer, place.sequences, place.tokens, fmt::format("{:016x}", content), {}, options_.given_options, options_.program};
+    std::error_code error;
+    for (const auto& path : options_.inputs) {
+      const auto bytes = std::filesystem::file_size(path, error);
+      f.sources.emplace_back(path.string(), error ? 0 : std::int64_t(bytes));
+    }
+    OutputFile file(fingerprint_path(options_.prefix));
+    file.append(text_of(f));
+    file.sync();
+    return file;
   }
 
   template <class Action>
@@ -193,6 +223,9 @@ class Builder {
       require(!std::filesystem::is_directory(path), Exit::io, "{}: is a folder; choose another prefix", path.string());
       require(options_.overwrite || !std::filesystem::exists(path), Exit::usage, "{}: exists; choose another PREFIX, or --overwrite", path.string());
     }
+    const auto description = fingerprint_path(options_.prefix);
+    require(!std::filesystem::exists(description) || is_fingerprint(description), Exit::usage,
+            "{}: exists and is not a fingerprint of token files, so it is not replaced; choose another PREFIX", description.string());
     require(!options_.eod || (*options_.eod >= 0 && *options_.eod < tokenizer_.size()), Exit::config,
             "end-of-document id {} is not in the vocabulary of {}", options_.eod.value_or(0), tokenizer_.size());
     std::int64_t blocks = 0;
@@ -296,16 +329,25 @@ class Builder {
     learned_ += std::count(marks_.begin(), marks_.end(), 1);
     tokens_->append(ids_);
     if (mask_) mask_->append(marks_);
-    if (!labels_) return;
-    classes_.resize(ids_.size(), 0);
-    labelled_ += std::count_if(classes_.begin(), classes_.end(), [](std::int32_t c) { return c > 0; });
-    labels_->append(classes_);
+    if (labels_) {
+      classes_.resize(ids_.size(), 0);
+      labelled_ += std::count_if(classes_.begin(), classes_.end(), [](std::int32_t c) { return c > 0; });
+      labels_->append(classes_);
+    }
+    const auto add_values = [&](const std::vector<std::int32_t>& values) {
+      content_.add(checksum(values.data(), std::int64_t(values.size() * sizeof values[0])));
+    };
+    add_values(ids_);
+    if (mask_) add_values(marks_);
+    if (labels_) add_values(classes_);
+    content_.add(fragment.begins);
   }
 
   // All new bytes are on disk before any old file is removed. The mask and the labels are replaced while the corpus has
   // no index, so that a mask is never combined with tokens of another build.
-  void commit() {
+  void commit(const Place& place, std::uint64_t content) {
     each_output([](Output& output) { output.sync(); });
+    auto described = fingerprint(place, content);
     remove_file(index_path(options_.prefix));
     commit_companion(mask_, mask_prefix(options_.prefix));
     commit_companion(labels_, labels_prefix(options_.prefix));
@@ -315,6 +357,8 @@ class Builder {
       for (const std::string& name : options_.format.labelled->classes) names.append(name + "\n");
       names.commit();
     }
+    if (described) described->commit();
+    else if (is_fingerprint(fingerprint_path(options_.prefix))) remove_file(fingerprint_path(options_.prefix));
     tokens_->commit();
   }
 
@@ -330,6 +374,7 @@ class Builder {
   std::vector<std::int64_t> first_block_;  // [file]: first block of the file; the last element is the total number of blocks
   Part part_;
   std::int64_t learned_ = 0, labelled_ = 0;
+  SequenceSum content_;  // of this rank's fragments
   std::optional<Output> tokens_, mask_, labels_;
   // of the current fragment: token ids, 1 for target tokens, and classes (1 + class, or 0 for no class)
   std::vector<std::int32_t> ids_, marks_, classes_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/data/documents.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {
@@ -34,6 +35,10 @@ struct BuildOptions {
   bool overwrite = false;                     // true: replace an existing corpus; false: an existing corpus is an error
   bool complete = false;  // true: add the special tokens of the tokenizer's post-processor (BOS, EOS, ...) to every document; labelled
                           // examples (labelled.hpp) always get them
+  // Content of the fingerprint PREFIX.json, complete on rank 0; empty on all ranks: none is written
+  std::optional<TokenizerMark> tokenizer = {};
+  std::string program = {};                                             // program with its version
+  std::vector<std::pair<std::string, std::string>> given_options = {};  // options of the command line
 };
 
 struct BuildReport {

@@ -9,6 +9,7 @@
 #include "kernels/base/printable.hpp"
 #include "src/base/table.hpp"
 #include "src/data/class_labels.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/data/loss_mask.hpp"
 
 namespace gyr {
@@ -41,6 +42,19 @@ void add_companion_row(Table& table, const TokenFile& tokens, const std::filesys
   table.row({what, fmt::format("{} {} ({:.1f} %)", count, counts, tokens.tokens() > 0 ? 100.0 * double(count) / double(tokens.tokens()) : 0.0)});
 }
 
+void add_fingerprint_rows(Table& table, const Fingerprint& f, const TokenFile& file) {
+  require_described(file, f);
+  const TokenizerMark& t = f.tokenizer;
+  table.row({"tokenizer", fmt::format("{}: {} tokens, {} bytes, XXH3 {}", printable(t.file), t.tokens, t.bytes, printable(t.sum))});
+  std::int64_t bytes = 0;
+  for (const auto& source : f.sources) bytes += source.second;
+  const std::string first = f.sources.empty() ? "" : ": " + printable(f.sources.front().first) + (f.sources.size() > 1 ? ", ..." : "");
+  table.row({"sources", fmt::format("{} file{}, {:.1f} MB{}", f.sources.size(), f.sources.size() == 1 ? "" : "s", double(bytes) / 1e6, first)});
+  std::string options;
+  for (const auto& [name, value] : f.options) options += (options.empty() ? "" : " ") + name + (value.empty() ? "" : " " + value);
+  table.row({"built by", printable(f.program) + (options.empty() ? "" : " with " + printable(options))});
+}
+
 }  // namespace
 
 std::vector<LengthBin> length_bins(const TokenFile& file) {
@@ -58,6 +72,7 @@ std::vector<LengthBin> length_bins(const TokenFile& file) {
 }
 
 std::string corpus_summary(const std::filesystem::path& prefix) {
+  const auto described = fingerprint_of(prefix);
   const TokenFile file(prefix);
   std::vector<std::int64_t> lengths(std::size_t(file.documents()));
   for (std::size_t d = 0; d < lengths.size(); ++d) lengths[d] = length_of(file, std::int64_t(d));
@@ -74,6 +89,7 @@ std::string corpus_summary(const std::filesystem::path& prefix) {
                                                   part(0.5), double(file.tokens()) / double(lengths.size()), part(0.9), part(0.99), lengths.back())});
   add_companion_row(facts, file, mask_prefix(prefix), "loss mask", "target tokens");
   add_companion_row(facts, file, labels_prefix(prefix), "labels", "labelled tokens");
+  if (described) add_fingerprint_rows(facts, *described, file);
   const std::vector<LengthBin> bins = length_bins(file);
   std::int64_t largest_rank = 1;
   for (const LengthBin& bin : bins) largest_rank = std::max(largest_rank, bin.documents);

@@ -10,6 +10,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/ops/cross_entropy.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/data/packing.hpp"
 #include "src/data/sourced_samples.hpp"
 
@@ -81,6 +82,7 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
     open(corpus);
     windows.push_back(double(samples_.back()->per_epoch()));
   }
+  check_fingerprints(files_, options.vocab_size);
   if (!blend_) blend_ = std::make_unique<Blend>(windows);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/data/fingerprint.hpp"
 #include "src/data/sample_view.hpp"
 #include "src/engine/model/source_padding.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -72,7 +73,10 @@ RunData open_data(const RunConfig& run, Grid& grid) {
   require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
   RunData data{Dataset(dataset_options(run, Split::train, samples_of(run))), {}};
   collective_check(grid.world(), [&] {
-    if (grid.position() == 0 && !run.data.tokenizer.empty()) check_tokenizer(run);
+    if (grid.position() == 0 && !run.data.tokenizer.empty()) {
+      check_tokenizer(run);
+      require_tokenizer({run.data.prefixes.begin(), run.data.prefixes.end()}, run.data.tokenizer, "data.tokenizer");
+    }
   });
   if (run.train.eval_every > 0) data.validation.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
   return data;

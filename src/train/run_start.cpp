@@ -9,6 +9,7 @@
 #include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/checkpoint/folder.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/pretrained/pretrained.hpp"
@@ -18,6 +19,8 @@
 namespace gyr {
 
 namespace {
+
+constexpr const char* data_key = "data";  // key of the fingerprints of the token files in a checkpoint's provenance
 
 bool adapts_drawn_weights(const RunConfig& run) {
   const std::vector<Weight> weights = declared_weights(run.model);
@@ -72,6 +75,7 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
     try {
       if (changes != Changes::known) require_loadable(*newest);
       if (changes == Changes::weighed) require_same_function(changed, newest->filename().string());
+      if (changes != Changes::known) compare_data(saved, changes, newest->filename().string());
       return Candidate{*newest, saved.step};
     } catch (const Error& error) {  // the error is the same on every rank
       pass_over(error);
@@ -83,6 +87,25 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
             "{}: it has no readable checkpoint of this run; --anew sets its checkpoints aside and starts a new run", folder.string());
   });
   return {};
+}
+
+// Token files that were built again since the checkpoint was saved continue the run with other samples.
+void RunStart::compare_data(const CheckpointHeader& saved, Changes changes, const std::string& checkpoint) const {
+  collective_check(parts_.grid.world(), [&] {
+    if (!parts_.lead()) return;
+    const Json provenance = json_in(saved.provenance);
+    const auto known = provenance.is_object() ? provenance.find(data_key) : provenance.end();
+    if (known == provenance.end() || !known->is_object()) return;
+    for (const std::string& prefix : parts_.run.data.prefixes) {
+      const std::string was = text_in(*known, prefix.c_str());
+      const auto now = fingerprint_of(prefix);
+      if (was.empty() || !now || now->id() == was) continue;
+      const std::string text =
+          fmt::format("{}: the token files were built again since {} was saved (fingerprint {}, now {})", prefix, checkpoint, was, now->id());
+      require(changes != Changes::weighed, Exit::config, "{}; restore them, start a new run with --anew, or give --accept-changes", text);
+      print_line(text);
+    }
+  });
 }
 
 CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
@@ -108,6 +131,9 @@ CheckpointHeader RunStart::header() const {
   Json provenance;
   for (const auto& [name, value] : build_facts()) provenance[name] = value;
   CheckpointHeader h;
+  if (parts_.lead())  // the first rank writes manifests
+    for (const std::string& prefix : parts_.run.data.prefixes)
+      if (const auto fingerprint = fingerprint_of(prefix)) provenance[data_key][prefix] = fingerprint->id();
   h.deck = parts_.deck;
   h.seed = parts_.run.train.seed;
   h.provenance = json_text(provenance);

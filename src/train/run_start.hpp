@@ -42,6 +42,7 @@ class RunStart {
   CheckpointHeader header() const;
   CheckpointHeader loaded(const std::filesystem::path& checkpoint);
   void require_loadable(const std::filesystem::path& checkpoint) const;
+  void compare_data(const CheckpointHeader& saved, Changes, const std::string& checkpoint) const;
   void pass_over(const Error&) const;
   void print_line(const std::string& lines) const;
 
