@@ -6,7 +6,7 @@
 #   setup.sh run     also the text of the demonstration (make run)
 #   setup.sh test    also the packages of the test suite (make test)
 #   GYR_INSTALL=yes  install without a question      GYR_INSTALL=no   never install, only list
-#   BUILD=folder     elsewhere: skip the check if this build folder is already configured
+#   BUILD=folder     no question and no check for `build` if this build folder is already configured
 # Exit codes: 0 nothing is missing, 64 usage, 69 something is missing.
 set -eu
 
@@ -79,6 +79,8 @@ packages_missing() {
 }
 
 terminal() { [ -t 0 ] && [ -t 2 ]; }
+# Succeeds if the build folder has been configured, so that the program's dependencies were found, from whatever source.
+configured() { [ "$groups" = build ] && [ -n "${BUILD:-}" ] && [ -f "$BUILD/CMakeCache.txt" ]; }
 
 # Succeeds if these packages may be installed. Sets `become` to the command that gives root privileges.
 may_install() {
@@ -91,7 +93,7 @@ may_install() {
       terminal || sudo -n true 2>/dev/null
       return
     fi
-    terminal || return 1
+    terminal && ! configured || return 1
     printf 'setup: missing packages: %s\nsetup: install them with sudo apt-get install? [y/N] ' "$*" >&2
     read -r answer || answer=
     case $answer in [yY]*) ;; *) return 1 ;; esac
@@ -191,7 +193,7 @@ if on_debian; then
 fi
 
 # Without Debian packages: check the dependencies one by one, unless the build folder is already configured.
-if [ "$groups" = build ] && [ -n "${BUILD:-}" ] && [ -f "$BUILD/CMakeCache.txt" ]; then exit 0; fi
+if configured; then exit 0; fi
 missing=$(parts_missing)
 if [ -n "$missing" ]; then give_up "$missing"; fi
 check_cmake

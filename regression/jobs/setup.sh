@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 . regression/jobs/material.sh
+unset MAKEFLAGS MFLAGS MAKELEVEL BUILD PRESET SETUP  # set by a make that runs the tests
 mkdir "$folder/bin" "$folder/home"
 imitate() { printf '#!/bin/sh\n%s\n' "$2" > "$folder/bin/$1"; chmod +x "$folder/bin/$1"; }  # NAME SCRIPT
 imitate dpkg-query 'shift 3; for name; do ! grep -qxe "$name" "$HAVE" || echo "installed $name"; done'
@@ -75,6 +76,11 @@ if command -v script > /dev/null; then
   nothing "packages are installed although the answer is no"
   said 'install them with sudo apt-get install? \[y/N\]'
   said 'missing: yaml-cpp'
+  mkdir "$folder/build" && touch "$folder/build/CMakeCache.txt"
+  BUILD=$folder/build asked y
+  nothing "a configured build asks a question"
+  BUILD=$folder/build asked y test
+  said 'install them with sudo'
   asked y
   installs sudo && installs 'libyaml-cpp-dev$'
 fi
@@ -84,7 +90,7 @@ done
 echo "== setup.sh"
 
 # The program is configured without GoogleTest and oneDNN, and the summary names both. It is printed again only if it changes.
-rm "$folder/bin/cmake"
+rm -rf "$folder/bin/cmake" "$folder/build"
 configure() { cmake -S . -B "$folder/build" --log-level=NOTICE "$@" > "$folder/said" 2>&1 || failed "the configuration failed" "$folder/said"; }
 configure -DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON -DCMAKE_DISABLE_FIND_PACKAGE_dnnl=ON
 said '^  tests     off, because GoogleTest is missing'
