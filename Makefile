@@ -112,7 +112,7 @@ help: ## print this list
 # Installs missing dependencies on Debian and Ubuntu, as root or after a question. Elsewhere it lists them and exits with
 # code 69. SETUP names the packages: those of the build, also those of the demonstration, or also those of the tests.
 SETUP := build
-run: SETUP := run
+run: SETUP := $(if $(DATA),build,run)
 test faults mutants accuracy parity families planner sanitize bench bench-peer bench-tokenizer: SETUP := test
 setup:
 	@jobscripts/setup.sh $(SETUP)

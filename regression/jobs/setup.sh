@@ -84,8 +84,9 @@ if command -v script > /dev/null; then
   asked y
   installs sudo && installs 'libyaml-cpp-dev$'
 fi
-for target in build:build install:build run:run test:test bench:test mutants:test; do
-  make -n "${target%:*}" | grep "setup.sh ${target#*:}\$" > /dev/null || failed "make ${target%:*} does not run setup.sh ${target#*:}"
+for target in build:build install:build run:run "run DATA=my.txt:build" test:test bench:test mutants:test; do
+  # shellcheck disable=SC2086  # split into words
+  make -n ${target%:*} | grep "setup.sh ${target#*:}\$" > /dev/null || failed "make ${target%:*} does not run setup.sh ${target#*:}"
 done
 echo "== setup.sh"
 
