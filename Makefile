@@ -7,6 +7,7 @@
 #   GPUS=              compute capabilities for the preset cuda, as 80;90; default: all that are supported
 #   JOBS=              number of parallel compilers or test processes; default: one per core
 #   PREFIX=/usr/local  folder of install
+# src/environment.md lists environment variables, such as GYR_INSTALL and GYR_NATIVE_ARCH.
 NP     ?= 2
 DATA   ?=
 GPUS   ?=
@@ -41,7 +42,7 @@ demo-phonebook: build ## demonstration: a small Mamba-2 state fails to recall en
 
 test: configure ## build and run all tests; compiler warnings are errors if the variable CI is set
 	@cmake --build $(BUILD) --parallel $(JOBS)
-	@ctest --preset $(PRESET) --parallel $(JOBS) $(ARGS)
+	@ctest --preset $(PRESET) --parallel $(JOBS) --no-tests=error $(ARGS)
 
 regression: build ## compare training runs on many grids with golden loss curves; one table; ARGS: options of regression/run.sh
 	@regression/run.sh --binary $(BUILD)/bin/gyrfalcon --launcher '$(MPIEXEC)' $(ARGS)
@@ -108,10 +109,15 @@ help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p; s/^#   \([A-Z]*=[^ ]*\) */  \1|/p' Makefile | \
 	  awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
-# Installs missing dependencies on Debian and Ubuntu. Elsewhere it lists them and exits with code 69.
+# Installs missing dependencies on Debian and Ubuntu, as root or after a question. Elsewhere it lists them and exits with
+# code 69. SETUP names the packages: those of the build, also those of the demonstration, or also those of the tests.
+SETUP := build
+run: SETUP := $(if $(DATA),build,run)
+test faults mutants accuracy parity families planner sanitize bench bench-peer bench-tokenizer: SETUP := test
 setup:
-	@jobscripts/setup.sh
+	@jobscripts/setup.sh $(SETUP)
 
 configure: setup
 	@if [ -z "$$CMAKE_GENERATOR" ] && command -v ninja >/dev/null; then export CMAKE_GENERATOR=Ninja; fi; \
-	 cmake --preset $(PRESET) -DGYR_WERROR=$(if $(CI),ON,OFF) $(if $(GPUS),-DGYR_GPUS="$(GPUS)") --log-level=WARNING
+	 cmake --preset $(PRESET) -DGYR_WERROR=$(if $(CI),ON,OFF) $(if $(GPUS),-DGYR_GPUS="$(GPUS)") \
+	   $(if $(GYR_NATIVE_ARCH),-DGYR_NATIVE_ARCH=$(GYR_NATIVE_ARCH)) --log-level=NOTICE

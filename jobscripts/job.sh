@@ -3,8 +3,9 @@
 # Common part of all jobscripts: trains from the newest intact checkpoint, saves a checkpoint before the time limit, and
 # requeues or resubmits the job until the run is done.
 #   job.sh DECK [key=value ...]
-# Runs inside a Slurm or PBS allocation, or on a machine without a scheduler. Environment:
-#   GYRFALCON   the program (build/release/bin/gyrfalcon; where ranks have devices build/cuda/bin/gyrfalcon)
+# Runs in any folder, inside a Slurm or PBS allocation or on a machine without a scheduler. Environment, which the site
+# file (site.example.sh) may set, too:
+#   GYRFALCON   the program; default: bin/gyrfalcon of the installation, or of build/release, with BIND=gpu build/cuda
 #   LAUNCHER    command that launches the ranks; default: srun under Slurm, otherwise the mpiexec of the program's MPI
 #   RANKS       number of ranks; default: all of the allocation
 #   THREADS     OpenMP threads per rank, if Kokkos has OpenMP; default: --cpus-per-task or ompthreads of the allocation, or 1
@@ -15,8 +16,13 @@
 # Exit codes are those of gyrfalcon. 75 is returned only if no further job follows, for example after a cancellation.
 set -euo pipefail
 
-bind=${BIND:-rank}
-gyrfalcon=${GYRFALCON:-build/$([ "$bind" = gpu ] && echo cuda || echo release)/bin/gyrfalcon} reserve=${RESERVE:-300} most=${JOBS:-100}
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=jobscripts/start.sh
+. "$here/start.sh"
+read_site
+bind=${BIND:-rank} reserve=${RESERVE:-300} most=${JOBS:-100}
+check_deck "$@"
+find_program "$bind"
 say() { printf '%s job: %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*"; }
 
 scheduler() {
@@ -51,7 +57,7 @@ launcher() {
     echo "srun -K1 --mpi=${SLURM_MPI_TYPE:-pmi2} -n $1 -c $2 $([ "$bind" = none ] && echo --cpu-bind=none || echo --cpu-bind=cores)"
   else
     local mpiexec hosts='' cores='--bind-to core'
-    mpiexec=$(jobscripts/launcher.sh "$gyrfalcon") || return
+    mpiexec=$("$here/launcher.sh" "$gyrfalcon") || return
     [ -n "${PBS_NODEFILE:-}" ] && hosts="--hostfile $PBS_NODEFILE"
     case $2,$mpiexec in
       1,*) ;;
@@ -109,8 +115,8 @@ submit_again() {
   [ -z "$value" ] || words+=(-A "$value")
   value=$(attribute project)
   [ "${value:-_pbs_project_default}" = _pbs_project_default ] || words+=(-P "$value")
-  for name in DECK CHANGES GYRFALCON LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY; do [ -z "${!name:-}" ] || given+=("$name"); done
-  export DECK CHANGES GYRFALCON LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY  # qsub -v NAME takes the value from the environment, which may contain commas
+  for name in DECK CHANGES "${job_variables[@]}"; do [ -z "${!name:-}" ] || given+=("$name"); done
+  export DECK CHANGES "${job_variables[@]}"  # qsub -v NAME takes the value from the environment, which may contain commas
   GYR_JOB=$1 qsub "${words[@]}" -v "$(IFS=,; echo "${given[*]}")" "${PBS_SCRIPT:?the jobscript must set PBS_SCRIPT to its own path}"
 }
 
@@ -141,7 +147,7 @@ main() {
   [ "$each" = 1 ] || [ "$bind" != rank ] || export OMP_PLACES=${OMP_PLACES:-cores} OMP_PROC_BIND=${OMP_PROC_BIND:-close}
   local -a start changes=()
   read -r -a start <<< "$words"
-  [ "$bind" = gpu ] && start+=(jobscripts/rank_gpu.sh)
+  [ "$bind" = gpu ] && start+=("$here/rank_gpu.sh")
   say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks of $each threads, ${start[*]}"
   verified "${start[@]}" "$gyrfalcon" verify "$@"
   watch=$(limit)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # PBS Pro, CPU nodes: one rank per core. If Kokkos has OpenMP, fewer mpiprocs with more ompthreads are possible. The run
 # saves a checkpoint before the time limit, and the script resubmits itself until the run is done.
-#   qsub -v DECK=input/NAME.yaml jobscripts/pbs-cpu.sh
+#   qsub -v DECK=FILE jobscripts/pbs-cpu.sh
 # Further variables for -v: CHANGES="key=value ..." overrides deck keys, VERIFY=1 verifies the layout before training.
 #PBS -N gyrfalcon
 #PBS -l select=1:ncpus=64:mpiprocs=64:ompthreads=1
@@ -10,8 +10,16 @@
 #PBS -j oe
 #PBS -r y
 set -euo pipefail
-cd "$PBS_O_WORKDIR"
+cd "${PBS_O_WORKDIR:-.}"
 
-export PBS_SCRIPT=jobscripts/pbs-cpu.sh DECK=${DECK:-input/falcon-h1-0.5b.yaml} CHANGES=${CHANGES:-}
-read -r -a changes <<< "$CHANGES"
-exec jobscripts/job.sh "$DECK" "${changes[@]}"
+# PBS runs a copy of this script. job.sh is in the folder of the original, the last word of qsub, which qstat prints.
+own=$(qstat -f "${PBS_JOBID:-}" 2> /dev/null | sed -z 's/\n\t//g' | sed -n 's/^ *Submit_arguments = \(.* \)\?\(.*\.sh\)$/\2/p' || true)
+[ -f "$own" ] || own=$(realpath "$0")
+for folder in "${GYRFALCON_JOBSCRIPTS:-}" "$(dirname "$(realpath "$own")")" "$PWD/jobscripts" "${GYRFALCON_ROOT:-}/share/gyrfalcon/jobscripts"; do
+  [ -x "$folder/job.sh" ] || continue
+  export PBS_SCRIPT=$own GYRFALCON_JOBSCRIPTS=$folder DECK=${DECK:-} CHANGES=${CHANGES:-}
+  read -r -a changes <<< "$CHANGES"
+  exec "$folder/job.sh" "$DECK" "${changes[@]}"
+done
+echo "job.sh is neither in the folder of this script nor in $PWD/jobscripts; set GYRFALCON_JOBSCRIPTS to the folder of the jobscripts" >&2
+exit 69

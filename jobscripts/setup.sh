@@ -1,10 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Checks that everything needed to build Gyrfalcon is available. On Debian and Ubuntu it installs missing packages, as root
-# or with a password-free sudo. Elsewhere (Spack, environment modules) it checks each dependency and lists the missing ones.
-#   GYR_INSTALL=no   never install, only check      BUILD=folder   skip the check if this build folder is already configured
-# Exit codes: 0 nothing is missing, 69 something is missing.
+# Checks that everything needed is available. On Debian and Ubuntu it installs missing packages: as root without a question,
+# otherwise with sudo, after a question on the terminal. Elsewhere (Spack, environment modules) it checks each dependency.
+#   setup.sh         dependencies to build and run the program
+#   setup.sh run     also the text of the demonstration (make run)
+#   setup.sh test    also the packages of the test suite (make test)
+#   GYR_INSTALL=yes  install without a question      GYR_INSTALL=no   never install, only list
+#   BUILD=folder     no question and no check for `build` if this build folder is already configured
+# Exit codes: 0 nothing is missing, 64 usage, 69 something is missing.
 set -eu
+
+case ${1:-build} in
+  build) groups=build ;;
+  run) groups='build run' ;;
+  test) groups='build run test' ;;
+  *) echo "setup: the group $1 does not exist; write setup.sh [build | run | test]" >&2; exit 64 ;;
+esac
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 # Debian has several MPIs and, recently, its own Kokkos package: an installed one is used.
@@ -12,61 +23,84 @@ mpi=mpich launcher=mpich kokkos=libtrilinos-kokkos-dev
 if ! installed libhdf5-mpich-dev && { installed libhdf5-openmpi-dev || installed libopenmpi-dev; }; then mpi=openmpi launcher=openmpi-bin; fi
 if installed libkokkos-dev; then kokkos=libkokkos-dev; fi
 
-# Columns: dependency | Debian package | Spack spec | how it is found elsewhere: program NAMES, pkg-config MODULES,
+# Columns: group | dependency | Debian package | Spack spec | how it is found elsewhere: program NAMES, pkg-config MODULES,
 # cmake PACKAGE
 parts="
-C++20 compiler   | build-essential        | gcc@12:             | program c++ g++ clang++ CC
-CMake 3.25       | cmake                  | cmake@3.25:         | program cmake
-make or Ninja    | ninja-build            | ninja               | program ninja make
-pkg-config       | pkg-config             | pkgconf             | program pkg-config pkgconf
-git              | git                    | git                 | program git
-MPI compiler     | lib$mpi-dev            | mpich               | program mpicxx mpic++ CC
-MPI launcher     | $launcher              | mpich               | program mpiexec srun aprun
-HDF5 with MPI    | libhdf5-$mpi-dev       | hdf5+mpi+tools      | cmake HDF5
-HDF5 tools       | hdf5-tools             | hdf5+mpi+tools      | program h5dump
-Kokkos           | $kokkos                | kokkos              | cmake Kokkos
-CBLAS            | libopenblas-dev        | openblas            | pkg-config openblas cblas-openblas cblas
-oneDNN           | libdnnl-dev            | onednn              |
-OpenCL for oneDNN| ocl-icd-opencl-dev     |                     |
-Boost.Context    | libboost-context-dev   | boost+context       |
-yaml-cpp         | libyaml-cpp-dev        | yaml-cpp            | cmake yaml-cpp
-JSON             | nlohmann-json3-dev     | nlohmann-json       | cmake nlohmann_json
-CLI11            | libcli11-dev           | cli11               | cmake CLI11
-fmt              | libfmt-dev             | fmt                 | cmake fmt
-PCRE2            | libpcre2-dev           | pcre2               | pkg-config libpcre2-8
-utf8proc         | libutf8proc-dev        | utf8proc            | pkg-config libutf8proc
-xxHash           | libxxhash-dev          | xxhash              | pkg-config libxxhash
-zlib             | zlib1g-dev             | zlib                | pkg-config zlib
-Zstandard        | libzstd-dev            | zstd                | pkg-config libzstd
-GoogleTest       | libgtest-dev           | googletest          | cmake GTest
-benchmark        | libbenchmark-dev       | benchmark           |
-demo text        | dict-gcide             |                     |
-h5py (one test)  | python3-h5py           | py-h5py             |
-clang-format     | clang-format           | llvm                |
+build | C++20 compiler   | build-essential        | gcc@12:             | program c++ g++ clang++ CC
+build | CMake 3.25       | cmake                  | cmake@3.25:         | program cmake
+build | make or Ninja    | ninja-build            | ninja               | program ninja make
+build | pkg-config       | pkg-config             | pkgconf             | program pkg-config pkgconf
+build | MPI compiler     | lib$mpi-dev            | mpich               | program mpicxx mpic++ CC
+build | MPI launcher     | $launcher              | mpich               | program mpiexec srun aprun
+build | HDF5 with MPI    | libhdf5-$mpi-dev       | hdf5+mpi            | cmake HDF5
+build | Kokkos           | $kokkos                | kokkos              | cmake Kokkos
+build | CBLAS            | libopenblas-dev        | openblas            | pkg-config openblas cblas-openblas cblas
+build | oneDNN           | libdnnl-dev            | onednn@2            |
+build | OpenCL for oneDNN| ocl-icd-opencl-dev     |                     |
+build | yaml-cpp         | libyaml-cpp-dev        | yaml-cpp            | cmake yaml-cpp
+build | JSON             | nlohmann-json3-dev     | nlohmann-json       | cmake nlohmann_json
+build | CLI11            | libcli11-dev           | cli11               | cmake CLI11
+build | fmt              | libfmt-dev             | fmt                 | cmake fmt
+build | PCRE2            | libpcre2-dev           | pcre2               | pkg-config libpcre2-8
+build | utf8proc         | libutf8proc-dev        | utf8proc            | pkg-config libutf8proc
+build | xxHash           | libxxhash-dev          | xxhash              | pkg-config libxxhash
+build | zlib             | zlib1g-dev             | zlib                | pkg-config zlib
+build | Zstandard        | libzstd-dev            | zstd                | pkg-config libzstd
+run   | demo text        | dict-gcide             |                     |
+test  | git              | git                    | git                 | program git
+test  | HDF5 tools       | hdf5-tools             | hdf5+mpi+tools      | program h5dump
+test  | Boost.Context    | libboost-context-dev   | boost+context       |
+test  | GoogleTest       | libgtest-dev           | googletest          | cmake GTest
+test  | benchmark        | libbenchmark-dev       | benchmark           |
+test  | h5py (one test)  | python3-h5py           | py-h5py             |
+test  | clang-format     | clang-format           | llvm                |
 "
 
-# The n-th column of the table, without surrounding spaces.
-column() { printf '%s\n' "$parts" | awk -F'|' -v n="$1" 'NF > 1 { gsub(/^ +| +$/, "", $n); if ($n != "") print $n }'; }
+# rows [DEPENDENCY...]: rows of the table in these groups, or only those of the given dependencies, without extra spaces.
+rows() {
+  printf '%s\n' "$parts" | awk -F'|' -v groups=" $groups " -v only="$(printf '%s\n' "$@")" '
+    BEGIN { n = split(only, list, "\n"); for (i = 1; i <= n; ++i) if (list[i] != "") { wanted[list[i]]; some = 1 } }
+    NF > 1 { gsub(/ *\| */, "|"); gsub(/^ +| +$/, ""); split($0, cell, "|") }
+    NF > 1 && index(groups, " " cell[1] " ") && (!some || cell[2] in wanted)'
+}
+# column N [DEPENDENCY...]: the n-th cells of these rows.
+column() { n=$1; shift; rows "$@" | cut -d'|' -f"$n" | sed '/^$/d'; }
 say() { printf 'setup: %s\n' "$*" >&2; }
 
 on_debian() { command -v dpkg-query >/dev/null 2>&1 && command -v apt-get >/dev/null 2>&1; }
 
+# Prints the dependencies whose Debian packages are missing, one per line.
 packages_missing() {
   # shellcheck disable=SC2046  # one word per package
-  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $(column 2) 2>/dev/null | sed -n 's/^installed //p')
-  for package in $(column 2); do
-    printf '%s\n' "$installed" | grep -qx "$package" || printf '%s ' "$package"
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $(column 3) 2>/dev/null | sed -n 's/^installed //p')
+  rows | while IFS='|' read -r _ what package _; do
+    printf '%s\n' "$installed" | grep -qx "$package" || printf '%s\n' "$what"
   done
 }
 
-# Prints the command that gives root privileges: nothing for root, sudo if it asks for no password. Fails otherwise.
-privilege() {
-  if [ "$(id -u)" = 0 ]; then return 0; fi
-  if sudo -n true 2>/dev/null; then echo sudo; else return 1; fi
+terminal() { [ -t 0 ] && [ -t 2 ]; }
+# Succeeds if the build folder has been configured, so that the program's dependencies were found, from whatever source.
+configured() { [ "$groups" = build ] && [ -n "${BUILD:-}" ] && [ -f "$BUILD/CMakeCache.txt" ]; }
+
+# Succeeds if these packages may be installed. Sets `become` to the command that gives root privileges.
+may_install() {
+  become=
+  [ "${GYR_INSTALL:-}" != no ] || return 1
+  if [ "$(id -u)" != 0 ]; then
+    become=sudo
+    command -v sudo >/dev/null 2>&1 || return 1
+    if [ "${GYR_INSTALL:-}" = yes ] || [ -n "${CI:-}" ]; then
+      terminal || sudo -n true 2>/dev/null
+      return
+    fi
+    terminal && ! configured || return 1
+    printf 'setup: missing packages: %s\nsetup: install them with sudo apt-get install? [y/N] ' "$*" >&2
+    read -r answer || answer=
+    case $answer in [yY]*) ;; *) return 1 ;; esac
+  fi
 }
 
 install_packages() {
-  become=$(privilege) || return 1
   say "installing $*"
   # The package lists may be old or missing, as in a fresh container. If the first attempt fails, they are updated.
   $become env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2 ||
@@ -104,8 +138,8 @@ END
 # Prints the missing dependencies, one per line.
 parts_missing() {
   # shellcheck disable=SC2046  # one word per package
-  absent=$(cmake_packages_missing $(column 4 | sed -n 's/^cmake //p'))
-  printf '%s\n' "$parts" | while IFS='|' read -r what _ _ how; do
+  absent=$(cmake_packages_missing $(column 5 | sed -n 's/^cmake //p'))
+  rows | while IFS='|' read -r _ what _ _ how; do
     # shellcheck disable=SC2086  # split into words
     set -- $how
     kind=${1:-}
@@ -114,33 +148,52 @@ parts_missing() {
       program) have_program "$@" ;;
       pkg-config) have_module "$@" ;;
       cmake) ! printf '%s\n' "$absent" | tr ' ' '\n' | grep -qx "$1" ;;
-    esac || printf '%s\n' "$what" | sed 's/ *$//'
+    esac || printf '%s\n' "$what"
   done
 }
 
 cmake_is_old() { ! cmake --version | awk 'NR == 1 { split($3, v, "."); exit 1000 * v[1] + v[2] < 3025 }'; }
 
+words() { sort -u | tr '\n' ' ' | sed 's/ $//'; }
+
+# Names these dependencies, one per line, and how to get them.
 give_up() {
-  say "missing: $1"
-  say "Debian, Ubuntu:  apt-get install $(column 2 | tr '\n' ' ')"
-  say "Spack:           spack install $(column 3 | sort -u | tr '\n' ' ')  and spack load them"
-  say "modules:         names like gcc cmake cray-mpich|mpich|openmpi cray-hdf5-parallel|hdf5 kokkos openblas"
-  say "                 yaml-cpp nlohmann-json cli11 fmt pcre2 utf8proc xxhash zlib zstd googletest; try: module spider NAME"
+  say "missing: $(printf '%s\n' "$1" | paste -sd, - | sed 's/,/, /g')"
+  set -f
+  IFS='
+'
+  # shellcheck disable=SC2086  # one argument per line
+  set -- $1
+  unset IFS
+  say "Debian, Ubuntu:  apt-get install $(column 3 "$@" | words)"
+  specs=$(column 4 "$@" | words)
+  [ -z "$specs" ] || say "Spack:           spack install $specs  and spack load them"
+  [ -z "$specs" ] || say "modules:         module spider NAME, for names like $(column 4 "$@" | sed 's/[@+].*//' | words)"
   exit 69
+}
+
+check_cmake() {
+  if cmake_is_old; then
+    say "missing: CMake 3.25 or newer ($(cmake --version | head -n 1) is here); pip install cmake, or load its module"
+    exit 69
+  fi
 }
 
 if on_debian; then
   missing=$(packages_missing)
-  # shellcheck disable=SC2086  # one word per package
-  if [ -n "$missing" ] && [ "${GYR_INSTALL:-yes}" != no ] && install_packages $missing; then missing=; fi
+  if [ -n "$missing" ]; then
+    packages=$(printf '%s\n' "$missing" | { set --; while read -r what; do set -- "$@" "$what"; done; column 3 "$@" | words; })
+    # shellcheck disable=SC2086  # one word per package
+    if may_install $packages && install_packages $packages; then missing=; fi
+  fi
   if [ -z "$missing" ]; then
-    if cmake_is_old; then give_up "CMake 3.25 or newer ($(cmake --version | head -n 1) is here)"; fi
+    check_cmake
     exit 0
   fi
 fi
 
 # Without Debian packages: check the dependencies one by one, unless the build folder is already configured.
-if [ -n "${BUILD:-}" ] && [ -f "$BUILD/CMakeCache.txt" ]; then exit 0; fi
+if configured; then exit 0; fi
 missing=$(parts_missing)
-if [ -n "$missing" ]; then give_up "$(printf '%s\n' "$missing" | paste -sd, - | sed 's/,/, /g')"; fi
-if cmake_is_old; then give_up "CMake 3.25 or newer ($(cmake --version | head -n 1) is here)"; fi
+if [ -n "$missing" ]; then give_up "$missing"; fi
+check_cmake

@@ -13,6 +13,12 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%A.log
 set -euo pipefail
-cd "$SLURM_SUBMIT_DIR"
+cd "${SLURM_SUBMIT_DIR:-.}"
 
-exec jobscripts/job.sh "${1:-input/falcon-h1-1.5b.yaml}" "${@:2}"
+# Slurm runs a copy of this script. job.sh is in the folder of the original, whose path scontrol prints.
+original=$(scontrol show job "${SLURM_JOB_ID:-}" 2> /dev/null | sed -n 's|^ *Command=\(.*\)/[^/ ]*\.sh\( .*\)\?$|\1|p; T; q' || true)
+for folder in "${GYRFALCON_JOBSCRIPTS:-}" "$original" "$(dirname "$(realpath "$0")")" "$PWD/jobscripts" "${GYRFALCON_ROOT:-}/share/gyrfalcon/jobscripts"; do
+  [ ! -x "$folder/job.sh" ] || exec "$folder/job.sh" "$@"
+done
+echo "job.sh is neither in the folder of this script nor in $PWD/jobscripts; set GYRFALCON_JOBSCRIPTS to the folder of the jobscripts" >&2
+exit 69

@@ -13,10 +13,15 @@
 #SBATCH --open-mode=append
 #SBATCH --output=%x-%j.log
 set -euo pipefail
-cd "$SLURM_SUBMIT_DIR"
-
 export BIND=gpu
-# NCCL logs the reason of a failure. If it chooses the wrong network, set NCCL_SOCKET_IFNAME (bootstrap) or NCCL_IB_HCA
-# (data).
+# NCCL logs the reason of a failure. Other settings of NCCL belong in the site file (site.example.sh).
 export NCCL_DEBUG=${NCCL_DEBUG:-WARN}
-exec jobscripts/job.sh "${1:-input/falcon-h1-7b.yaml}" "${@:2}"
+cd "${SLURM_SUBMIT_DIR:-.}"
+
+# Slurm runs a copy of this script. job.sh is in the folder of the original, whose path scontrol prints.
+original=$(scontrol show job "${SLURM_JOB_ID:-}" 2> /dev/null | sed -n 's|^ *Command=\(.*\)/[^/ ]*\.sh\( .*\)\?$|\1|p; T; q' || true)
+for folder in "${GYRFALCON_JOBSCRIPTS:-}" "$original" "$(dirname "$(realpath "$0")")" "$PWD/jobscripts" "${GYRFALCON_ROOT:-}/share/gyrfalcon/jobscripts"; do
+  [ ! -x "$folder/job.sh" ] || exec "$folder/job.sh" "$@"
+done
+echo "job.sh is neither in the folder of this script nor in $PWD/jobscripts; set GYRFALCON_JOBSCRIPTS to the folder of the jobscripts" >&2
+exit 69

@@ -32,7 +32,7 @@ make_root() {
   mkdir -p "$WORK/$1"
   mmdebstrap --quiet --mode=root --variant=apt --aptopt='Acquire::Check-Valid-Until "false"' --include="build-essential,ccache,$3" "$2" "$root" "$MIRROR" ||
     { echo "SKIPPED: Debian $2 could not be installed from $MIRROR"; rm -rf "$root"; return 77; }
-  inside "$1" jobscripts/setup.sh || { echo "SKIPPED: setup.sh could not install the other packages"; return 77; }
+  inside "$1" jobscripts/setup.sh test || { echo "SKIPPED: setup.sh could not install the other packages"; return 77; }
   touch "$WORK/$1/ready"
 }
 

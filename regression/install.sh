@@ -102,7 +102,11 @@ done
 [ "$tried" = 1 ] || left_out "neither Environment Modules nor Lmod"
 
 # An installed jobscript must find its helper scripts and the program from any folder.
+printf 'train:\n  stepz: 1\n' > "$work/wrong.yaml"
 code=0
-LAUNCHER="env" "$prefix/share/gyrfalcon/jobscripts/job.sh" missing.yaml > "$work/out" 2>&1 || code=$?
-is "an installed jobscript starts the installed program" "$code $(grep -c 'missing.yaml' "$work/out")" "66 1"
+LAUNCHER="env" "$prefix/share/gyrfalcon/jobscripts/job.sh" wrong.yaml > "$work/out" 2>&1 || code=$?
+is "an installed jobscript starts the installed program" "$code $(grep -c 'stepz' "$work/out")" "78 1"
+code=0
+LAUNCHER="env" "$prefix/share/gyrfalcon/jobscripts/slurm-cpu.sh" missing.yaml > "$work/out" 2>&1 || code=$?
+is "an installed jobscript for Slurm reports a missing deck" "$code $(grep -c 'missing.yaml' "$work/out")" "66 1"
 exit "$failed"

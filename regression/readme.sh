@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# regression/readme.sh BUILD [whole]: runs the commands in the indented blocks of all pages (README.md files), page by
+# regression/readme.sh BUILD [whole]: runs the commands in the indented blocks of all pages, page by
 # page. Files that a command names (DIR, DECK, texts.jsonl) are created beforehand under these names, in a small size.
 # A command that this script does not know is a failure. A command that several pages contain runs once.
 #   BUILD   build folder with the program and the tests. Without `whole`, commands run in a copy of the necessary files
@@ -13,7 +13,8 @@ set -euo pipefail
 build=$(cd "${1:?usage: regression/readme.sh BUILD [whole]}" && pwd) form=${2:-short}
 source=$(cd "$(dirname "$0")/.." && pwd)
 pages=(README.md src/README.md src/planner/README.md src/huggingface/README.md modules/README.md kernels/README.md
-       kernels/cuda/README.md jobscripts/README.md input/README.md regression/README.md regression/bench/README.md)
+       kernels/cuda/README.md jobscripts/README.md input/README.md input/clusters/README.md src/files.md src/environment.md
+       regression/README.md regression/bench/README.md)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL NP DATA ARGS BUILD PRESET PREFIX  # set by a make that runs this script
@@ -207,7 +208,8 @@ need() {
       exists "$HOME/gyrfalcon/bin/gyrfalcon" || must cmake --install "$build" --prefix "$HOME/gyrfalcon"
       if no_module; then instead='PATH=$HOME/gyrfalcon/bin:$PATH'; fi ;;
     'PATH='*) instead='PATH=$build/bin:$PATH' ;;
-    *'sbatch '* | 'squeue'* | 'scancel '*) why='it would use the queue of a real Slurm; ctest -L slurm' ;;
+    'jobscripts/submit.sh pbs'*) deck OUT 4 tokens && instead='GYRFALCON=$build/bin/gyrfalcon '"$1" ;;
+    'jobscripts/submit.sh '* | *'sbatch '* | 'squeue'* | 'scancel '*) why='it would use the queue of a real Slurm; ctest -L slurm' ;;
     'spack '* | 'apptainer '* | *' apptainer exec '*) why='it needs an installation of Spack or Apptainer' ;;
     'ctest '*) instead="finds_tests ${1#ctest }" ;;
     'cmake --preset '*) instead="has_preset ${1#cmake --preset }" ;;
@@ -376,7 +378,7 @@ done
 placeholder='(^|/)[A-Z_]+(\.|/|$)|[{}<>]|\.\.\.'
 check_path() {
   [[ ! $2 =~ $placeholder ]] || return 0
-  if exists "$source/$2" || exists "$source/${1%README.md}$2"; then return 0; fi
+  if exists "$source/$2" || exists "$source/$(dirname "$1")/$2"; then return 0; fi
   failed=$((failed + 1))
   printf 'FAILED  %s: %s does not exist\n' "$1" "$2"
 }

@@ -41,7 +41,7 @@ class Gyrfalcon(CMakePackage, CudaPackage):
     depends_on("xxhash")
     depends_on("zlib-api")
     depends_on("zstd")
-    depends_on("googletest")
+    depends_on("googletest", type="test")
     depends_on("benchmark", type="test")
     depends_on("nccl", when="+cuda")
     depends_on("cuda@12.4:", when="+cuda")

@@ -684,4 +684,13 @@ TEST(bad_input, full_disk_ends_run_and_keeps_older_checkpoints) {
   EXPECT_TRUE(fs::exists(Material::checkpoint(folder.path(), 4)));
 }
 
+// The message names what the user has set: the variable of the environment or the option.
+TEST(bad_input, wrong_restart_count_names_the_variable) {
+  const auto refused = [](const Words& words, const std::string& count) {
+    return run(Material::get().train("/nonexistent", words), {.env = {{"SLURM_RESTART_COUNT", count}}});
+  };
+  expect_refused(refused({}, "abc"), Exit::usage, {"the environment variable SLURM_RESTART_COUNT=abc: must be an integer, 0 or more"});
+  expect_refused(refused({"--attempt", "x"}, "1"), Exit::usage, {"--attempt x: must be an integer, 0 or more"});
+}
+
 }  // namespace gyr::testing::bad_input_suite

@@ -156,12 +156,27 @@ TEST(commands, help_prints_commands_and_keys) {
     for (const char* part : {"optimizer.lr\n", "peak learning rate", "0.001", ">= 0, finite", "optimizer: {lr: 0.001}", "optimizer.lr=0.001"})
       EXPECT_NE(key.out.find(part), std::string::npos) << part << " is not in " << key.out;
   }
-  EXPECT_NE(run({"help", "learning_rate"}).out.find("it is called optimizer.lr here"), std::string::npos);
+  const Result foreign = run({"help", "learning_rate"});
+  for (const char* part : {"it is called optimizer.lr here", "\noptimizer.lr\n", "peak learning rate", ">= 0, finite", "optimizer: {lr: 0.001}"})
+    EXPECT_NE(foreign.out.find(part), std::string::npos) << part << " is not in " << foreign.out;
   const Result section = run({"help", "model.mamba"});
   EXPECT_NE(section.out.find("state_size"), std::string::npos) << section.out;
   const Result none = run({"help", "trian"});
   EXPECT_EQ(none.code, int(Exit::usage));
   EXPECT_NE(none.err.find("did you mean `train`?"), std::string::npos) << none.err;
+}
+
+TEST(commands, help_environment_prints_the_page_of_variables) {
+  const Result r = run({"help", "environment"});
+  EXPECT_EQ(r.code, 0) << r.err;
+  const Words lines = lines_of(r.out);
+  EXPECT_GT(lines.size(), 60u);
+  for (const std::string& line : lines) {
+    EXPECT_LE(line.size(), 120u) << line;
+    EXPECT_EQ(line.find_first_of("`|"), line.npos) << line;
+  }
+  for (const char* name : {"GYR_PROGRESS", "NO_COLOR", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "NCCL_IB_HCA", "GYR_INSTALL", "GYRFALCON_SITE"})
+    EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(name); })) << name;
 }
 
 TEST(commands, help_of_train_fits_on_one_screen) {

@@ -5,14 +5,14 @@
 #   regression/jobs/pbs.sh BUILD      build folder that contains bin/gyrfalcon
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-build=$(realpath "${1:?give the build folder}")
+build=$(realpath "${1:?give the build folder}") scripts=$PWD/jobscripts
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 . regression/jobs/material.sh
 
 stand_in_for_pbs
 mkdir "$folder/site"
-ln -s "$PWD/jobscripts" "$PWD/input" "$folder/site"
+ln -s "$PWD/input" "$folder/site"  # without the jobscripts
 export OMP_NUM_THREADS=1
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE  # the jobs do not get these variables, and other BLAS kernels round differently
 
@@ -39,16 +39,17 @@ if qsub "$folder/odd.sh" 2> "$folder/odd.log"; then failed "the PBS imitation ac
 half=$((10 + (proof_time + run_time / 2 + 500) / 1000))  # time limit: RESERVE, gyrfalcon verify, and half of the run
 export GYRFALCON=$build/bin/gyrfalcon BIND=none RESERVE=10 VERIFY=1 DECK=input/demo.yaml CHANGES="${settings[*]} output.folder=$folder/limited"
 (cd "$folder/site" && qsub -N limited -A falcons -l select=1:ncpus=2:mpiprocs=2 -l "walltime=00:$((half / 60)):$(printf %02d $((half % 60)))" \
-  -v DECK,CHANGES,GYRFALCON,BIND,RESERVE,VERIFY jobscripts/pbs-cpu.sh) > "$folder/job"
+  -v DECK,CHANGES,GYRFALCON,BIND,RESERVE,VERIFY "$scripts/pbs-cpu.sh") > "$folder/job"
 unset GYRFALCON BIND RESERVE VERIFY DECK CHANGES  # a job must use the variables passed to qsub, not those of this shell
 timeout 300 regression/jobs/pbs_standin.sh serve || failed "the jobs did not end"
 
 grep -hE 'job:|^RUN' "$folder"/queue/*/output
 jobs=$(find "$folder/queue" -name code | wc -l)
+settings_of() { sed -z 's/\n\t//g' "$folder/queue/$1/attributes" | grep -vE '^Job Id|Submit_arguments'; }
 [ "$jobs" -ge 2 ] || failed "the job was never stopped and resubmitted"
 for ((i = 1; i < jobs; ++i)); do
   grep -q '^RUN STOPPED 75' "$folder/queue/$i/output" || failed "job $i did not save and stop"
-  cmp <(grep -vE '^Job Id' "$folder/queue/$i/attributes") <(grep -vE '^Job Id' "$folder/queue/$((i + 1))/attributes") || failed "job $((i + 1)) has other attributes than job $i"
+  cmp <(settings_of "$i") <(settings_of $((i + 1))) || failed "job $((i + 1)) has other attributes than job $i"
 done
 proofs=$(cat "$folder"/queue/*/output | grep -c 'verify ended with 0' || true)
 [ "$proofs" = 1 ] || failed "gyrfalcon verify ran $proofs times instead of once"

@@ -21,7 +21,7 @@ limits() {
     case $limit in
       select=*) [[ $limit =~ ^select=[0-9]+(:(ncpus|mpiprocs|ompthreads|ngpus|mem)=[0-9]+(gb|mb)?)*$ ]] || refuse "-l $limit is not supported" ;;
       walltime=*) [[ $limit =~ ^walltime=([0-9]+:)?[0-5]?[0-9]:[0-5][0-9]$ ]] || refuse "-l $limit is not supported" ;;
-      place=free | place=scatter | place=pack) ;;
+      place=free | place=scatter | place=scatter:excl | place=pack) ;;
       *) refuse "-l $limit is not supported" ;;
     esac
     attribute "Resource_List.${limit%%=*}" "${limit#*=}"
@@ -68,7 +68,7 @@ nodes() {
 }
 
 qsub() {
-  local script='' line flag value number name
+  local script='' line flag value number name words="$*"
   while [ $# -gt 0 ]; do
     case $1 in
       -*) [ $# -gt 1 ] || refuse "$1 takes a value"; option "$1" "$2"; shift 2 ;;
@@ -93,7 +93,7 @@ qsub() {
   nodes "${job[Resource_List.select]}" > "$queue/$number/nodes"
   {
     echo "Job Id: $number.standin"
-    for name in "${!job[@]}"; do [ "$name" = Variables ] || echo "    $name = ${job[$name]}"; done | sort | fold -w 78 | sed '/^    [A-Z_a-z.]* = /!s/^/\t/'
+    { echo "    Submit_arguments = $words"; for name in "${!job[@]}"; do [ "$name" = Variables ] || echo "    $name = ${job[$name]}"; done; } | sort | fold -w 78 | sed '/^    [A-Z_a-z.]* = /!s/^/\t/'
   } > "$queue/$number/attributes"
   echo "$number.standin"
 }

@@ -118,6 +118,8 @@ say "Slurm $(slurmctld -V | cut -d' ' -f2) on $host"
 cluster
 steps=${STEPS:-700}
 make_material "$steps"
+scripts=$PWD/jobscripts
+cp input/demo.yaml "$folder"  # jobs are submitted in a folder of data
 
 say "undisturbed"
 begin=$SECONDS
@@ -127,8 +129,8 @@ srun --mpi=pmi2 --nodes=2 --ntasks=2 "$build/bin/gyrfalcon" train input/demo.yam
 
 # submit NAME OPTION...: submits the run with output folder folder/NAME; prints the job id.
 submit() {
-  GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --nodes=2 --ntasks=2 --ntasks-per-node=1 --output="$folder/$1.log" "${@:2}" \
-    jobscripts/slurm-cpu.sh input/demo.yaml "${settings[@]}" output.folder="$folder/$1"
+  (cd "$folder" && GYRFALCON=$build/bin/gyrfalcon sbatch --parsable --nodes=2 --ntasks=2 --ntasks-per-node=1 --output="$folder/$1.log" "${@:2}" \
+    "$scripts/slurm-cpu.sh" demo.yaml "${settings[@]}" output.folder="$folder/$1")
 }
 has_left() { [ -z "$(squeue -h -j "$1" 2> /dev/null)" ]; }
 has_steps() { [ -f "$folder/$1/metrics.jsonl" ] && [ "$(grep -c '"kind":"step"' "$folder/$1/metrics.jsonl")" -ge "$2" ]; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -129,9 +130,17 @@ Option* Option::one_of(std::vector<std::string> choices) {
   return describe("{" + CLI::detail::join(choices_, ",") + "}");
 }
 
+// Name of the option and its value, or of the environment variable that the value was taken from.
+std::string Option::origin(const std::string& word) const {
+  const std::string variable = option_->get_envname();
+  const char* const value = variable.empty() ? nullptr : std::getenv(variable.c_str());
+  if (value && word == value) return fmt::format("the environment variable {}={}", variable, word);
+  return fmt::format("{} {}", name(), word);
+}
+
 void Option::store(const std::string& word, std::string& text) const {
   if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), word) == choices_.end())
-    fail(Exit::usage, "{} {}: must be {}", name(), word, listed(choices_));
+    fail(Exit::usage, "{}: must be {}", origin(word), listed(choices_));
   text = word;
 }
 
@@ -141,7 +150,7 @@ void Option::store(const std::string& word, T& number) const {
   const char* end = word.data() + word.size();
   const auto [rest, error] = std::from_chars(word.data(), end, value);
   const bool within = std::isfinite(double(value)) && !(least_ && double(value) < *least_) && !(most_ && double(value) > *most_);
-  require(error == std::errc() && rest == end && within, Exit::usage, "{} {}: must be {}", name(), word,
+  require(error == std::errc() && rest == end && within, Exit::usage, "{}: must be {}", origin(word),
           rule<T>(least_, most_, error == std::errc::result_out_of_range));
   number = value;
 }

@@ -54,6 +54,7 @@ class Option {
   template <class T>
   void store(const std::string& word, T& number) const;
   Option* describe(const std::string& values);
+  std::string origin(const std::string& word) const;
 
   CLI::Option* option_ = nullptr;
   Target target_;

@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <regex>
+#include <sstream>
 
 #include "modules/settings/nearest.hpp"
 #include "src/base/table.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/deck_arguments.hpp"
 #include "src/commands/guard.hpp"
+#include "src/deck/renamed_keys.hpp"
+#include "src/environment_page.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
@@ -81,6 +85,38 @@ std::string key_text(const Declaration& key, int width) {
   return key.path + "\n" + table.str(false);
 }
 
+// Our keys for a name in another framework, with their descriptions; empty if there is none.
+std::string text_of_foreign_name(const std::string& name, int width) {
+  const std::string advice = deck_key_advice(name, "");
+  const std::string_view here = key_called(name);
+  if (advice.empty() && here.empty()) return "";
+  std::string text = fmt::format("`{}` is not a key of a deck: {}\n", name, advice.empty() ? fmt::format("it is called {} here", here) : advice);
+  for (const Declaration& key : deck_keys())
+    if (key.path == here) text += "\n" + key_text(key, width);
+  return text;
+}
+
+// A line of a page without Markdown's marks.
+std::string plain(std::string line) {
+  static const std::regex link(R"re(\[([^\]]*)\]\([^)]*\))re");
+  line = std::regex_replace(line, link, "$1");
+  std::erase(line, '`');
+  return line;
+}
+
+// The tables of src/environment.md.
+std::string environment_text(int width) {
+  Table table({{"", false, 28}, {"", false, std::size_t(std::max(width, 60) - 30)}});
+  std::istringstream page{std::string(environment_page)};
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("## ")) table.heading(line.substr(3) + ":");
+    if (!line.starts_with("| `")) continue;
+    const auto middle = line.find(" | ");
+    table.row({plain(line.substr(2, middle - 2)), plain(line.substr(middle + 3, line.size() - middle - 5))});
+  }
+  return table.str(false);
+}
+
 // Text about a command, a key, a section, or a key's name in another framework.
 std::string help_on(const Command& program, const Words& words) {
   if (const std::string text = program.help_text(words); !text.empty()) return text;
@@ -91,7 +127,8 @@ std::string help_on(const Command& program, const Words& words) {
   for (const Declaration& key : keys_called(word)) text += (text.empty() ? "" : "\n") + key_text(key, width);
   if (!text.empty()) return text;
   if (const auto keys = keys_below(word); !keys.empty()) return key_table(keys, width);
-  if (const std::string advice = deck_key_advice(word, ""); !advice.empty()) return fmt::format("`{}` is not a key of a deck: {}\n", word, advice);
+  if (word == "environment") return environment_text(width);
+  if (const std::string text_of_name = text_of_foreign_name(word, width); !text_of_name.empty()) return text_of_name;
   Words names;
   for (const CommandHelp& command : program.help().commands) names.push_back(command.name);
   for (const Declaration& key : deck_keys()) names.push_back(key.path);
@@ -127,7 +164,7 @@ void add_text(Command& app, Action& action, const std::string& name, const std::
 
 void add_help(Command& app, Action& action) {
   add_text(app, action, "help", "Print the help of the program, of a command or of a deck key", "topic",
-           "A command, as in data build; or a deck key, as in optimizer.lr or lr; or a section, as in model.mamba",
+           "A command, as in data build; or a deck key, as in optimizer.lr or lr; or a section, as in model.mamba; or environment",
            [&app](const Words& words) { return help_on(app, words); });
 }
 

@@ -113,6 +113,14 @@ std::string_view current_name(std::string_view path) {
 
 std::span<const ForeignKey> foreign_keys() { return foreign_key_table; }
 
+std::string_view key_called(const std::string& name) {
+  if (const std::string_view now = current_name(name); !now.empty()) return now;
+  const std::string path = normalized(name);
+  const ForeignKey* row = foreign_row(path, Match::path);
+  if (!row) row = foreign_row(path, Match::name);
+  return row ? row->here : "";
+}
+
 std::string remedy_for(const UnknownKey& key, std::span<const std::string> declared, Match match, bool foreign) {
   const std::string path = normalized(key.path);
   std::string same;

@@ -27,6 +27,8 @@ struct ForeignKey {
   std::string_view advice;  // how to write it here, where {} stands for the value; empty: `here` takes the value as it is
 };
 std::span<const ForeignKey> foreign_keys();
+// Our key for a name in another framework, or for an old name of ours; empty if there is none.
+std::string_view key_called(const std::string& name);
 
 // A key that is not declared, as the user wrote it.
 struct UnknownKey {

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Common part of job.sh and submit.sh: site file, program, and checks before ranks are requested or launched. Sourced with
+# `here` set, the folder of the jobscripts.
+# shellcheck shell=bash disable=SC2034,SC2154
+
+# Variables that a job passes to the jobs that it submits (PBS).
+job_variables=(GYRFALCON GYRFALCON_SITE GYRFALCON_JOBSCRIPTS LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY)
+
+refuse() { printf '%s: %s\n' "$(basename "$0")" "$2" >&2; exit "$1"; }  # CODE MESSAGE
+
+# Sources the file GYRFALCON_SITE, or else site.sh of the jobscripts and then that of the user. `module` and other
+# functions of a site may fail under `set -eu`.
+read_site() {
+  local file
+  local -a files=("$here/site.sh" "${XDG_CONFIG_HOME:-${HOME:-}/.config}/gyrfalcon/site.sh")
+  if [ -n "${GYRFALCON_SITE:-}" ]; then
+    [ -f "$GYRFALCON_SITE" ] || refuse 66 "GYRFALCON_SITE is $GYRFALCON_SITE, which is not a file; correct or unset it"
+    files=("$GYRFALCON_SITE")
+  fi
+  for file in "${files[@]}"; do
+    [ -f "$file" ] || continue
+    set +eu
+    # shellcheck disable=SC1090
+    . "$file"
+    set -eu
+  done
+}
+
+# Sets `gyrfalcon` to GYRFALCON, or to the program of the installation or clone that has these jobscripts. $1: gpu if ranks
+# have devices. Exit code 69 if it is missing.
+find_program() {
+  local build=release make=make
+  [ "$1" != gpu ] || { build=cuda make='make cuda'; }
+  if [ -n "${GYRFALCON:-}" ]; then
+    gyrfalcon=$GYRFALCON
+    command -v "$gyrfalcon" > /dev/null || refuse 69 "the program GYRFALCON=$gyrfalcon is missing; correct or unset the variable"
+    return
+  fi
+  case $here in
+    */share/gyrfalcon/jobscripts) gyrfalcon=${here%/share/gyrfalcon/jobscripts}/bin/gyrfalcon make='make install' ;;
+    *) gyrfalcon=$(dirname "$here")/build/$build/bin/gyrfalcon ;;
+  esac
+  [ -x "$gyrfalcon" ] || refuse 69 "the program $gyrfalcon is missing; build it with \`$make\`, or set GYRFALCON to a program"
+}
+
+# check_deck [DECK]: exit code 64 without a deck, 66 if it is no file. Relative paths start in the folder of the submission.
+check_deck() {
+  case ${1:-} in
+    '') refuse 64 "no deck is given; name one, as in sbatch SCRIPT DECK or qsub -v DECK=FILE SCRIPT" ;;
+    *=* | -*) [ -f "$1" ] || refuse 64 "the first word must be a deck, not $1; write SCRIPT DECK key=value ..." ;;
+  esac
+  [ ! -d "$1" ] || refuse 66 "$1 is a folder, not a deck"
+  [ -f "$1" ] || refuse 66 "there is no deck $1 in $PWD"
+}

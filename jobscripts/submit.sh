@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Submits a jobscript with the partition, account and options of the site file (site.example.sh). #SBATCH and #PBS lines
+# cannot contain variables. Program and deck are checked before the job waits in a queue.
+#   submit.sh [OPTION of sbatch or qsub ...] SCRIPT DECK [key=value ...]
+# SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
+# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 66 no such file, 69 no program or no scheduler.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+# shellcheck source=jobscripts/start.sh
+. "$here/start.sh"
+
+options=() script=''
+while [ $# -gt 0 ] && [ -z "$script" ]; do
+  case $1 in
+    *.sh) if [ -f "$1" ]; then script=$(realpath "$1"); elif [ -f "$here/$1" ]; then script=$here/$1; else refuse 66 "there is no jobscript $1"; fi ;;
+    *) options+=("$1") ;;
+  esac
+  shift
+done
+[ -n "$script" ] || refuse 64 "no jobscript is named; write submit.sh [OPTION ...] SCRIPT DECK [key=value ...], where SCRIPT is one of $(cd "$here" && echo slurm-*.sh pbs-*.sh)"
+read_site
+if grep -q '^export BIND=gpu' "$script"; then find_program gpu; else find_program "${BIND:-rank}"; fi
+check_deck "$@"
+export GYRFALCON_JOBSCRIPTS=$here
+options=(${SUBMIT[@]+"${SUBMIT[@]}"} "${options[@]}")
+
+if grep -q '^#SBATCH' "$script"; then
+  command -v sbatch > /dev/null || refuse 69 "there is no sbatch here; submit on a login node of the cluster"
+  # Slurm reads these variables. Options of its command line take precedence.
+  [ -z "${PARTITION:-}" ] || export SBATCH_PARTITION=${SBATCH_PARTITION:-$PARTITION}
+  [ -z "${ACCOUNT:-}" ] || export SBATCH_ACCOUNT=${SBATCH_ACCOUNT:-$ACCOUNT}
+  exec sbatch "${options[@]}" "$script" "$@"
+fi
+command -v qsub > /dev/null || refuse 69 "there is no qsub here; submit on a login node of the cluster"
+[[ -z ${PARTITION:-} || " ${options[*]}" == *' -q'* ]] || options+=(-q "$PARTITION")
+[[ -z ${ACCOUNT:-} || " ${options[*]}" == *' -A'* ]] || options+=(-A "$ACCOUNT")
+export DECK=$1 CHANGES="${*:2}"
+names=()
+for name in DECK CHANGES "${job_variables[@]}"; do [ -z "${!name:-}" ] || names+=("$name"); done
+export "${job_variables[@]}"
+exec qsub -v "$(IFS=,; echo "${names[*]}")" "${options[@]}" "$script"

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Test of the start of jobscripts, with imitations of the schedulers, of the launcher and of the program. The scripts run as
+# copies in a spool folder, as under Slurm and PBS. Missing decks and programs must be reported before ranks are launched.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+scripts=$PWD/jobscripts
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+. regression/jobs/material.sh
+data=$folder/data
+mkdir "$folder"/{bin,spool,home,data,other}
+touch "$data/my deck.yaml" "$data/my.yaml"
+
+# imitate NAME: a command that writes its words and these variables to $folder/NAME.
+imitate() {
+  printf '#!/bin/sh\n{ for word; do echo "$word"; done; echo "at $PWD"; env | grep -E "^(SBATCH_|NCCL_|OMP_NUM|DECK|CHANGES|VERIFY)"; } > %s\necho RUN OK\n' "$folder/$1" > "$folder/bin/$1"
+  chmod +x "$folder/bin/$1"
+}
+for name in sbatch qsub program; do imitate "$name"; done
+printf '#!/bin/sh\nprintf "JobId=7 JobName=x\\n   Command=%%s\\n   WorkDir=/\\n" "$COMMAND"\n' > "$folder/bin/scontrol"
+printf '#!/bin/sh\nprintf "Job Id: 7\\n    Submit_arguments = -v DECK %%s\\n    project = x\\n" "$COMMAND" | fold -w 40 | sed "3,\\${/^    /!s/^/\\t/}"\n' > "$folder/bin/qstat"
+printf '#!/bin/sh\ntouch "%s"\nexec "$@"\n' "$folder/launched" > "$folder/bin/launch"
+chmod +x "$folder/bin"/*
+
+# job CODE SCRIPT [VARIABLE=value ...] -- WORD...: runs a copy of SCRIPT as a job that was submitted in `data`.
+job() {
+  local expected=$1 script=$2 code=0
+  local -a variables=()
+  for ((; $# > 2; )); do [ "$3" != -- ] || break; variables+=("$3"); set -- "$1" "$2" "${@:4}"; done
+  set -- "${@:4}"
+  cp "$script" "$folder/spool/copy"
+  rm -f "$folder/launched" "$folder/program"
+  if [[ $script == *pbs* ]]; then
+    variables+=(PBS_JOBID=7 "PBS_O_WORKDIR=$data" "PBS_NODEFILE=$data/my.yaml" "DECK=${1:-}" "CHANGES=${*:2}" "COMMAND=$script") && set --
+  else
+    variables+=(SLURM_JOB_ID=7 "SLURM_SUBMIT_DIR=$data" SLURM_NTASKS=2 "COMMAND=$script $*")
+  fi
+  (cd / && env -i PATH="$folder/bin:$PATH" HOME="$folder/home" LAUNCHER=launch GYRFALCON="$folder/bin/program" RANKS=2 "${variables[@]}" \
+    bash "$folder/spool/copy" "$@") > "$folder/said" 2>&1 || code=$?
+  [ "$code" = "$expected" ] || failed "$(basename "$script") returned $code instead of $expected" "$folder/said"
+}
+said() { grep -q -- "$1" "$folder/said" || failed "the message '$1' is missing" "$folder/said"; }
+not_launched() { [ ! -e "$folder/launched" ] || failed "ranks were launched" "$folder/said"; }
+has() { grep -qxF -- "$2" "$folder/$1" || failed "$1 did not get '$2'" "$folder/$1" "$folder/said"; }
+
+for script in "$scripts"/slurm-*.sh "$scripts"/pbs-*.sh; do
+  job 0 "$script" -- my.yaml train.steps=3
+  for word in train my.yaml train.steps=3 --resume "at $data"; do has program "$word"; done
+  job 64 "$script" --
+  said 'no deck is given'; not_launched
+  job 66 "$script" -- nosuch.yaml
+  said "there is no deck nosuch.yaml in $data"; not_launched
+  job 69 "$script" GYRFALCON=/no/program -- my.yaml
+  said 'the program GYRFALCON=/no/program is missing'; not_launched
+  # A changed copy in another folder needs the folder of job.sh.
+  cp "$script" "$folder/other/own-$(basename "$script")"
+  job 69 "$folder/other/own-$(basename "$script")" -- my.yaml
+  said 'set GYRFALCON_JOBSCRIPTS'; not_launched
+  job 0 "$folder/other/own-$(basename "$script")" "GYRFALCON_JOBSCRIPTS=$scripts" -- my.yaml
+done
+job 64 "$scripts/slurm-cpu.sh" -- train.steps=3
+said 'the first word must be a deck, not train.steps=3'
+job 0 "$scripts/slurm-cpu.sh" -- 'my deck.yaml'
+has program 'my deck.yaml'
+echo "== jobs start in the folder of the submission"
+
+# The scripts of a scheduler end alike.
+for kind in slurm pbs; do
+  for script in "$scripts/$kind"-*.sh; do
+    sed -n '/^cd /,$p' "$script" > "$folder/end"
+    cmp "$folder/end" <(sed -n '/^cd /,$p' "$scripts/$kind-cpu.sh") || failed "$script starts job.sh in another way than $kind-cpu.sh"
+  done
+done
+
+# Without GYRFALCON, the program belongs to the clone or installation of the jobscripts.
+for kind in clone/jobscripts installed/share/gyrfalcon/jobscripts; do
+  mkdir -p "$folder/$kind" && cp "$scripts"/*.sh "$folder/$kind"
+done
+job 69 "$folder/clone/jobscripts/slurm-cpu.sh" GYRFALCON= -- my.yaml
+said "$folder/clone/build/release/bin/gyrfalcon is missing; build it with .make."
+job 69 "$folder/clone/jobscripts/slurm-gpu.sh" GYRFALCON= -- my.yaml
+said "$folder/clone/build/cuda/bin/gyrfalcon is missing; build it with .make cuda."
+mkdir "$folder/installed/bin" && cp "$folder/bin/program" "$folder/installed/bin/gyrfalcon"
+job 0 "$folder/installed/share/gyrfalcon/jobscripts/slurm-cpu.sh" GYRFALCON= -- my.yaml
+has program my.yaml
+
+# Site files: that of the jobscripts, then that of the user, or only GYRFALCON_SITE.
+mkdir -p "$folder/home/.config/gyrfalcon"
+echo 'export NCCL_IB_HCA=all NCCL_SOCKET_IFNAME=all; false; PARTITION=gpu ACCOUNT=all SUBMIT=(--qos=long)' > "$folder/clone/jobscripts/site.sh"
+echo 'export NCCL_IB_HCA=user; ACCOUNT=user' > "$folder/home/.config/gyrfalcon/site.sh"
+echo 'export NCCL_IB_HCA=named; PARTITION=named' > "$folder/named.sh"
+job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" -- my.yaml
+for word in NCCL_IB_HCA=user NCCL_SOCKET_IFNAME=all NCCL_DEBUG=WARN NCCL_IB_TIMEOUT=22; do has program "$word"; done
+job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/named.sh" -- my.yaml
+has program NCCL_IB_HCA=named
+! grep -q NCCL_SOCKET_IFNAME "$folder/program" || failed "GYRFALCON_SITE does not replace the other site files"
+job 66 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE=/no/site.sh -- my.yaml
+said 'GYRFALCON_SITE is /no/site.sh, which is not a file'; not_launched
+echo "== site files"
+
+# submit CODE WORD...: runs submit.sh of the clone with site files.
+submit() {
+  local code=0
+  rm -f "$folder"/{sbatch,qsub}
+  (cd "$data" && env -i PATH="$folder/bin:$PATH" HOME="$folder/home" GYRFALCON="$folder/bin/program" VERIFY=1 "$folder/clone/jobscripts/submit.sh" "${@:2}") \
+    > "$folder/said" 2>&1 || code=$?
+  [ "$code" = "$1" ] || failed "submit.sh ${*:2} returned $code instead of $1" "$folder/said"
+}
+submit 0 --nodes=2 slurm-gpu.sh my.yaml train.steps=3
+for word in --qos=long --nodes=2 "$folder/clone/jobscripts/slurm-gpu.sh" my.yaml train.steps=3 SBATCH_PARTITION=gpu SBATCH_ACCOUNT=user; do has sbatch "$word"; done
+submit 0 "$folder/other/own-slurm-cpu.sh" my.yaml
+has sbatch "$folder/other/own-slurm-cpu.sh"
+submit 0 -l select=1 pbs-cpu.sh my.yaml 'data.prefixes=[a,b]' train.steps=3
+for word in -q gpu -A user select=1 "$folder/clone/jobscripts/pbs-cpu.sh" DECK=my.yaml 'CHANGES=data.prefixes=[a,b] train.steps=3'; do has qsub "$word"; done
+has qsub DECK,CHANGES,GYRFALCON,GYRFALCON_JOBSCRIPTS,VERIFY
+submit 64 --nodes=2 my.yaml
+said 'no jobscript is named'
+submit 66 slurm-gpu9.sh my.yaml
+submit 66 slurm-gpu.sh nosuch.yaml
+submit 64 slurm-gpu.sh
+[ ! -e "$folder/sbatch" ] || failed "a job without a deck was submitted"
+(cd "$data" && env -i PATH="$PATH" HOME="$folder/home" "$folder/clone/jobscripts/submit.sh" slurm-gpu.sh my.yaml) > "$folder/said" 2>&1 && failed "a missing program was accepted"
+said 'make cuda'
+echo "== submit.sh"
