@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tests of `gyrfalcon plan` with a cluster description and a kernel profile, and of the automatic choice of the layout.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <regex>
@@ -101,6 +102,9 @@ TEST(planner, plan_accepts_measured_cluster_and_kernel_profile) {
   const Result plan = run({"plan", deck, "--ranks", "2", "parallel.tensor=2", "--cluster", folder / "here.yaml", "--profile", folder / "kernels"});
   ASSERT_EQ(plan.code, 0) << plan.err;
   EXPECT_NE(plan.out.find("measured kernel times"), std::string::npos) << plan.out;
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
+  EXPECT_NE(plan.out.find("Predicted on " + std::string(host) + " ("), std::string::npos) << plan.out;
   EXPECT_GT(number_in(plan.out, R"(step +([0-9.e+-]+) s;)"), 0) << plan.out;
 }
 

@@ -71,7 +71,10 @@ TEST(report, report_shows_kills_and_differences_between_decks) {
   const std::string text = contents(page), begin = "id=\"numbers\">";
   const std::size_t from = text.find(begin) + begin.size();
   const Json data = Json::parse(text.substr(from, text.find("</script>", from) - from));
-  EXPECT_EQ(data["runs"][0]["curves"]["loss"]["step"], Json({1, 2, 3, 4, 5, 6}));
+  const Json& first = data["runs"][0];
+  EXPECT_EQ(first["axes"][first["curves"]["loss"]["axis"].get<std::size_t>()]["step"], Json({1, 2, 3, 4, 5, 6}));
+  EXPECT_NE(first["command"].get<std::string>().find(" --resume"), std::string::npos);
+  EXPECT_FALSE(first["host"].get<std::string>().empty() || first["git"].get<std::string>().empty());
   EXPECT_FALSE(data["runs"][0]["curves"]["loss_overtaken"].is_null());
   EXPECT_TRUE(data["runs"][1]["curves"]["loss_overtaken"].is_null());
   EXPECT_GT(data["runs"][0]["memory"].size(), 3U);

@@ -5,11 +5,13 @@
 #include <array>
 #include <cmath>
 
+#include "modules/cost/flops.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/commands/search_report.hpp"
 #include "src/page/page.hpp"
 #include "src/plan_page_html.hpp"
 #include "src/planner/predict/memory_curve.hpp"
+#include "src/report/build_facts.hpp"
 
 namespace gyr {
 
@@ -108,20 +110,22 @@ Json row_of(const StepTimeline& step, int rank, double unit) {
   return {{"stage", rank}, {"parts", {p.compute, p.transfers, p.copies, p.messages, p.buckets, p.rest, p.seconds}}, {"tasks", tasks.json()}};
 }
 
-Json memory_of(const RunPlan& plan, const StepTimeline& step, double device, double unit) {
+Json memory_of(const RunPlan& plan, const StepTimeline& step, const Cluster& cluster, double unit) {
   const RankPlan& largest_rank = plan.largest_rank();
   const int rank = plan.layout.coordinate(largest_rank.position, Axis::pipeline);
   EngineConfig few = plan.config;
   few.micros = std::min(few.micros, 3);
   const std::vector<MemoryMoment> curve =
       memory_curve(*StageRuns().of(few, plan.layout, largest_rank.position), step.programs[std::size_t(rank)], step.walked.tasks[std::size_t(rank)]);
-  Json begin = Json::array(), end = Json::array(), kept = Json::array(), during = Json::array(), micros = Json::array(), fixed = Json::array();
+  Json begin = Json::array(), end = Json::array(), kept = Json::array(), during = Json::array(), micros = Json::array(), fixed = Json::array(),
+       lines = Json::array();
   for (const MemoryMoment& m : curve) {
     begin.push_back(std::llround(m.begin / unit)), end.push_back(std::llround(m.end / unit));
     kept.push_back(m.kept), during.push_back(m.during), micros.push_back(m.micros);
   }
   for (const Memory category : {Memory::weights, Memory::gradients, Memory::optimizer})
     fixed.push_back({name_of(category), largest_rank.capacity.bytes(category)});
+  for (const MemoryLine& line : largest_rank.memory) lines.push_back({name_of(line.category), line.bytes, line.what});
   return {{"position", largest_rank.position},
           {"stage", rank},
           {"begin", begin},
@@ -133,8 +137,8 @@ Json memory_of(const RunPlan& plan, const StepTimeline& step, double device, dou
           {"live", largest_rank.capacity.live},
           {"planned", largest_rank.capacity.working()},
           {"total", largest_rank.capacity.total()},
-          {"device", device},
-          {"lines", byte_rows(largest_rank)}};
+          {"device", cluster.island_of(plan.layout.rank_at(largest_rank.position)).device.memory},
+          {"lines", lines}};
 }
 
 Json traffic_of(const LinkTraffic& traffic, int ranks) {
@@ -142,9 +146,28 @@ Json traffic_of(const LinkTraffic& traffic, int ranks) {
   for (int from = 0; from < traffic.blocks; ++from)
     for (int to = 0; to < traffic.blocks; ++to)
       if (const std::size_t cell = std::size_t(from) * std::size_t(traffic.blocks) + std::size_t(to); traffic.bytes[cell] > 0)
-        cells.push_back({from, to, traffic.bytes[cell], int(traffic.link[cell])});
+        cells.push_back({from, to, traffic.by_link[0][cell], traffic.by_link[1][cell], traffic.by_link[2][cell]});
   return {{"block", traffic.block}, {"blocks", traffic.blocks},   {"ranks", ranks},       {"links", link_names},
           {"cells", cells},         {"rows", link_rows(traffic)}, {"all", traffic.all()}, {"explained", links_explained}};
+}
+
+// Exposed parts of a step: the time in which the rank that computes longest does nothing else. They add up to the step.
+constexpr std::array<const char*, 5> part_names{"compute", "model-parallel comm", "host copies", "data-parallel comm", "bubble"};
+Json parts_of(const Prediction& p) { return {p.compute, p.transfers, p.copies, p.buckets, bubble(p)}; }
+
+// Numbers at the top of the page.
+Json figures_of(const RunPlan& plan, const PredictedRun& predicted, const Cluster& cluster, double tokens) {
+  const auto& [run, layout, config, list] = plan;
+  const Prediction& p = predicted.longest();
+  const double of_step = double(run.largest_batch() * run.train.seq_length), ranks = layout.ranks();
+  if (tokens <= 0) tokens = of_step * double(run.train.steps);
+  return {{"seconds", p.seconds},
+          {"tokens_of_step", of_step},
+          {"mfu", utilisation(run, layout.ranks(), cluster, p.seconds)},
+          {"peak", cluster.peak(layout.ranks(), config.precision) / ranks},
+          {"tokens", tokens},
+          {"watts", cluster.watts(layout.ranks())},
+          {"parts", parts_of(p)}};
 }
 
 }  // namespace
@@ -155,7 +178,14 @@ Json plan_values(const RunPlan& plan, const PredictedRun& predicted, const Machi
   const int largest_rank = plan.layout.coordinate(plan.largest_rank().position, Axis::pipeline);
   Json rows = Json::array();
   for (const int rank : drawn_ranks(step, largest_rank)) rows.push_back(row_of(step, rank, unit));
-  Json data{{"source", source_text(machine)},
+  Json data{{"machine", machine.cluster.name},
+            {"ranks", plan.layout.ranks()},
+            {"parameters", parameter_count(plan.run.model)},
+            {"version", version()},
+            {"git", git_hash()},
+            {"part_names", part_names},
+            {"figures", figures_of(plan, predicted, machine.cluster, tokens)},
+            {"source", source_text(machine)},
             {"not_predicted", not_predicted},
             {"facts", plan_facts(plan)},
             {"predicted", prediction_facts(plan, predicted, machine, tokens)},
@@ -172,7 +202,7 @@ Json plan_values(const RunPlan& plan, const PredictedRun& predicted, const Machi
               {"chunks", step.programs.front().shape.chunks},
               {"longest", step.longest}}},
             {"rows", rows},
-            {"memory", memory_of(plan, step, machine.cluster.device.memory, unit)},
+            {"memory", memory_of(plan, step, machine.cluster, unit)},
             {"traffic", traffic_of(predicted.traffic, plan.layout.ranks())}};
   if (!found) return data;
   Json refused = Json::array();
@@ -182,10 +212,7 @@ Json plan_values(const RunPlan& plan, const PredictedRun& predicted, const Machi
                      {"rows", ranking_rows(plan.run, plan.layout.ranks(), machine.cluster, *found)},
                      {"seconds", Json::array()},
                      {"refused", refused}};
-  for (const FoundLayout& f : found->best) {
-    const Prediction& p = f.prediction;
-    data["ranking"]["seconds"].push_back({p.compute, p.transfers, p.copies, p.buckets, bubble(p)});
-  }
+  for (const FoundLayout& f : found->best) data["ranking"]["seconds"].push_back(parts_of(f.prediction));
   return data;
 }
 

@@ -13,9 +13,10 @@ namespace {
 
 constexpr std::size_t most_line_points = 200, most_circles = 40;  // limits of points per line, and of validation circles per line
 // sizes of the picture, its plot and its margins, in pixels
-constexpr double picture_width = 760, plot_height = 240, left = 44, right = 12, bottom = 34;
+constexpr double picture_width = 760, plot_height = 240, left = 52, right = 52, bottom = 34;
 constexpr const char* colours[] = {"#2f7fc4", "#d0631b", "#2f9550", "#c04a94", "#8468c8", "#9a7a24", "#1593a5", "#c04444"};
-constexpr std::size_t longest_name = 40;
+constexpr const char* dashes[] = {"", " stroke-dasharray=\"7 4\"", " stroke-dasharray=\"2 4\""};  // of runs beyond the number of colours
+constexpr std::size_t longest_name = 40, most_last_values = 12;
 
 struct LossCurve {
   std::string name;
@@ -91,8 +92,14 @@ std::string path(const PlotAxis& x, const PlotAxis& y, const std::vector<double>
   return d;
 }
 
-std::string drawing_of(const LossCurve& c, const PlotAxis& x, const PlotAxis& y, const char* colour) {
+const char* colour_of(std::size_t run) { return colours[run % std::size(colours)]; }
+std::string stroke_of(std::size_t run) {
+  return fmt::format("stroke=\"{}\"{}", colour_of(run), dashes[run / std::size(colours) % std::size(dashes)]);
+}
+
+std::string drawing_of(const LossCurve& c, const PlotAxis& x, const PlotAxis& y, std::size_t run) {
   std::string svg;
+  const char* colour = colour_of(run);
   if (c.thinned) {
     std::vector<double> back(c.training.at.rbegin(), c.training.at.rend()), least(c.training.least.rbegin(), c.training.least.rend());
     svg += fmt::format("<path class=\"band\" fill=\"{}\" d=\"{}{}Z\"/>\n", colour, path(x, y, c.training.at, c.training.most, 'M'),
@@ -100,18 +107,37 @@ std::string drawing_of(const LossCurve& c, const PlotAxis& x, const PlotAxis& y,
   }
   const char* dot = c.training.at.size() == 1 ? "h0" : "";  // a zero-length line, whose round end shows as a dot
   if (!c.training.at.empty())
-    svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"{}{}\"/>\n", colour, path(x, y, c.training.at, c.training.mean, 'M'), dot);
+    svg += fmt::format("<path class=\"line\" {} d=\"{}{}\"/>\n", stroke_of(run), path(x, y, c.training.at, c.training.mean, 'M'), dot);
   for (std::size_t i = 0; i < c.validation.at.size(); ++i)
     svg += fmt::format("<circle stroke=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>\n", colour, x(c.validation.at[i]), y(c.validation.mean[i]));
   return svg;
 }
 
-const char* colour_of(std::size_t run) { return colours[run % std::size(colours)]; }
+// Last value of each curve, at its end. Values that would overlap are moved apart; there are none for many runs.
+std::string last_values_of(const std::vector<LossCurve>& curves, const PlotAxis& x, const PlotAxis& y) {
+  constexpr double line = 13;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < curves.size(); ++i)
+    if (!curves[i].training.mean.empty()) order.push_back(i);
+  if (order.size() > most_last_values) return "";
+  const auto height_of = [&](std::size_t i) { return y(curves[i].training.mean.back()); };
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return height_of(a) < height_of(b); });
+  std::string svg;
+  double lowest = y.to - line;
+  for (std::size_t n = 0; n < order.size(); ++n) {
+    const double highest = y.from - line * double(order.size() - 1 - n);  // leaves space for the values below
+    lowest = std::max(lowest + line, std::min(height_of(order[n]), highest));
+    const Thinned& t = curves[order[n]].training;
+    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" style=\"fill:{}\">{:.4g}</text>\n", x(t.at.back()) + 6, lowest + 4, colour_of(order[n]),
+                       t.mean.back());
+  }
+  return svg;
+}
 
 // Legend: the run names, each after a piece of its line, in rows next to the description of the picture.
 struct Legend {
   std::string svg;
-  double height = 28;
+  double height = 24;
 };
 Legend legend_of(const std::vector<LossCurve>& curves) {
   constexpr double line = 18, stroke = 22, letter = 7.5, gap = 18, of_what = 210;
@@ -121,9 +147,9 @@ Legend legend_of(const std::vector<LossCurve>& curves) {
     const std::string name = shortened(curves[i].name);
     const double needed = stroke + letter * double(name.size()) + gap;
     if (at > left && at + needed > picture_width - right - of_what) at = left, legend.height += line;
-    const double y = legend.height - 16;
-    legend.svg += fmt::format("<path class=\"line\" stroke=\"{}\" d=\"M{:.1f} {:.0f}H{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n",
-                              colour_of(i), at, y, at + 16, at + stroke, y + 4, escaped(name));
+    const double y = legend.height - 15;
+    legend.svg += fmt::format("<path class=\"line\" {} d=\"M{:.1f} {:.0f}H{:.1f}\"/><text x=\"{:.1f}\" y=\"{:.0f}\">{}</text>\n", stroke_of(i), at, y,
+                              at + 16, at + stroke, y + 4, escaped(name));
     at += needed;
   }
   return legend;
@@ -139,7 +165,9 @@ std::string frame_of(const PlotAxis& x, const PlotAxis& y) {
     const double half = 3.5 * double(step.size());
     svg += fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", std::min(x(t), picture_width - half), y.from + 16, step);
   }
-  return svg + fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">step</text>\n", (x.from + x.to) / 2, y.from + 30);
+  const double middle = (y.from + y.to) / 2;
+  return svg + fmt::format("<text class=\"x\" transform=\"rotate(-90 12 {0:.1f})\" x=\"12\" y=\"{0:.1f}\">loss</text>\n", middle) +
+         fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{:.1f}\">step</text>\n", (x.from + x.to) / 2, y.from + 30);
 }
 
 }  // namespace
@@ -160,7 +188,8 @@ std::string picture_of(const std::vector<RunHistory>& runs) {
   y.from = height - bottom, y.to = legend.height;
 
   std::string drawings;
-  for (std::size_t i = 0; i < curves.size(); ++i) drawings += drawing_of(curves[i], x, y, colour_of(i));
+  for (std::size_t i = 0; i < curves.size(); ++i) drawings += drawing_of(curves[i], x, y, i);
+  drawings += last_values_of(curves, x, y);
   const std::string what = validated ? "training loss; circles: validation" : "training loss";
   return fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" role="img" aria-label="{} over steps">
 <style>
@@ -172,7 +201,7 @@ std::string picture_of(const std::vector<RunHistory>& runs) {
   .band {{ fill-opacity: .22; }}
   circle {{ fill: none; stroke-width: 1.6; }}
 </style>
-<text class="what" x="{}" y="16">{}</text>
+<text class="what" x="{}" y="13">{}</text>
 )",
                      picture_width, height, what, picture_width - right, what) +
          legend.svg + frame_of(x, y) + drawings + "</svg>\n";

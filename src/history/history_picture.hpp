@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loss curves of runs as an SVG picture of a few kB. Each run has a line, a band from minimum to maximum if a point
-// represents several steps, and circles for validations. The colours are legible on light and dark backgrounds.
+// Loss curves of runs as an SVG picture of a few kB. Each run has a line with its last value at the end, a band from minimum
+// to maximum if a point represents several steps, and circles for validations. The colours are legible on light and dark backgrounds.
 #pragma once
 
 #include <string>

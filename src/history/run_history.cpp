@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 
 #include "kernels/base/error.hpp"
@@ -57,6 +58,7 @@ class HistoryReader {
     running_ = true, step_ = integer(line, "step"), attempt_ = int(integer(line, "attempt")), started_ = number(line, "time");
     history_.run = word(line, "run"), history_.grid = word(line, "grid"), history_.precision = word(line, "precision");
     history_.version = word(line, "version"), history_.ranks = integer(line, "ranks"), history_.parameters = integer(line, "parameters");
+    history_.host = word(line, "host"), history_.git = word(line, "git"), history_.command = word(line, "command");
     history_.memory.clear();
     if (const auto memory = line.find("memory"); memory != line.end() && memory->is_object())
       for (const auto& [category, bytes] : memory->items())
@@ -198,6 +200,7 @@ RunHistory read_history(const std::filesystem::path& output) {
   const auto outcome = read_outcome(history.folder);
   const auto beats = read_heartbeats(heartbeat_path(history.folder));
   reader.finish(outcome && outcome->state == "running" && (beats.empty() || any_rank_alive(beats, wall_nanoseconds())));
+  if (history.host.empty() && !beats.empty()) history.host = beats.front().host;
   const std::string last = history.events.empty() ? "unknown" : std::string(name_of(history.events.back().kind));
   history.state = outcome && !(outcome->state == "running" && last == "killed") ? outcome->state : last;
   read_deck(folder / "deck.yaml", history.deck);
@@ -233,6 +236,29 @@ Thinned thinned(const std::vector<double>& at, const std::vector<double>& value,
     thin.mean.push_back(sum / double(last - first)), thin.least.push_back(least), thin.most.push_back(most);
   }
   return thin;
+}
+
+RunSummary summary_of(const RunHistory& run) {
+  const std::vector<const TakenStep*> steps = run.counted();
+  const auto column = [&](double TakenStep::*value, std::size_t last) {
+    std::vector<double> values;
+    for (std::size_t i = steps.size() - std::min(last, steps.size()); i < steps.size(); ++i) values.push_back(steps[i]->*value);
+    std::erase_if(values, [](double v) { return !std::isfinite(v); });
+    return values;
+  };
+  const TakenStep* last = steps.empty() ? nullptr : steps.back();
+  const std::vector<double> losses = column(&TakenStep::loss, 10);
+  RunSummary s{.tokens = last ? last->tokens : nothing,
+               .loss = std::accumulate(losses.begin(), losses.end(), 0.0) / double(losses.size()),
+               .best_validation = nothing,
+               .tokens_per_second = median(column(&TakenStep::tokens_per_second, steps.size())),
+               .mfu = median(column(&TakenStep::mfu, steps.size())),
+               .memory_bytes = last ? last->memory_bytes : nothing};
+  for (const ValidatedStep& v : run.validations)
+    if (!v.overtaken) s.best_validation = std::fmin(s.best_validation, v.loss);
+  for (const TakenStep& step : run.steps)
+    if (std::isfinite(step.seconds)) s.step_seconds += step.seconds, s.kept_seconds += step.overtaken ? 0 : step.seconds;
+  return s;
 }
 
 double median(std::vector<double> values) {

@@ -47,6 +47,7 @@ struct SectionTime {
 struct RunHistory {
   std::string name, folder, run, state;
   std::string grid, precision, version;
+  std::string host, git, command;  // of the last start: host of the first rank, git commit of the program, command line; "": not recorded
   Index ranks = 0, parameters = 0, steps_wanted = 0;
   std::vector<TakenStep> steps;
   std::vector<ValidatedStep> validations;
@@ -61,6 +62,17 @@ struct RunHistory {
   double begin() const;   // seconds since 1970; NaN if no time is known
   double end() const;
 };
+
+// Numbers that summarize a run. NaN: not reported.
+struct RunSummary {
+  double tokens;                              // tokens consumed up to the last step
+  double loss;                                // mean training loss of the last ten steps
+  double best_validation;                     // smallest validation loss
+  double tokens_per_second, mfu;              // medians over the steps; mfu is a fraction
+  double memory_bytes;                        // maximum over the ranks at the last step
+  double step_seconds = 0, kept_seconds = 0;  // time in all steps, and in those that were not repeated later
+};
+RunSummary summary_of(const RunHistory&);
 
 // Reads an output folder, given by its path or that of the metrics.jsonl in it; the run's name is the folder's. A run
 // without a reported end counts as killed if it has an exit record or its ranks give no sign of life. Exit::missing if

@@ -5,15 +5,35 @@
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
+#include <sstream>
+#include <string_view>
 
 #include "kernels/device/queue.hpp"
 #include "kernels/ops/gemm.hpp"
+#include "src/base/input_file.hpp"
 #include "src/hdf5/file.hpp"
 #include "src/version.hpp"
 
 namespace gyr {
 
 std::string version() { return GYR_VERSION; }
+std::string git_hash() { return GYR_GIT_HASH; }
+
+std::string command_line() {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,%@";
+  std::istringstream words(text_or_nothing("/proc/self/cmdline", std::size_t(1) << 20));
+  std::string line;
+  for (std::string word; std::getline(words, word, '\0');) {
+    if (!line.empty()) line += ' ';
+    if (!word.empty() && word.find_first_not_of(plain) == word.npos) line += word;
+    else {
+      line += '\'';
+      for (const char c : word) line += c == '\'' ? "'\\''" : std::string(1, c);
+      line += '\'';
+    }
+  }
+  return line.substr(0, 8192);
+}
 
 std::vector<std::pair<std::string, std::string>> build_facts() {
   char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = {};
@@ -22,7 +42,7 @@ std::vector<std::pair<std::string, std::string>> build_facts() {
   std::string mpi_line(mpi);
   std::replace(mpi_line.begin(), mpi_line.end(), '\t', ' ');
   if (const auto end = mpi_line.find('\n'); end != std::string::npos) mpi_line.resize(end);
-  return {{"git", GYR_GIT_HASH},
+  return {{"git", git_hash()},
           {"compiler", GYR_COMPILER},
           {"flags", GYR_FLAGS},
           {"MPI", mpi_line},

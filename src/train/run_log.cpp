@@ -9,6 +9,7 @@
 #include "src/base/output_file.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/train/run_paths.hpp"
+#include "src/watch/heartbeat.hpp"
 
 namespace gyr {
 
@@ -43,7 +44,10 @@ std::string start_line(const RunConfig& run, const CheckpointHeader& at, const R
                     {"precision", run.train.precision},
                     {"peak_flops_per_rank", r.peak},
                     {"memory", memory},
-                    {"version", version()}});
+                    {"version", version()},
+                    {"git", git_hash()},
+                    {"host", host_name()},
+                    {"command", command_line()}});
 }
 
 }  // namespace

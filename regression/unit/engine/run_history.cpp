@@ -266,6 +266,92 @@ TEST(run_history, page_holds_data_and_escapes_script_end_tags) {
   EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg"));  // only the name of the SVG format: the page fetches nothing
 }
 
+// A long run with all curves. Rate and MFU fluctuate; the MFU is `mfu(step)` of the rate.
+template <class F>
+RunHistory long_run(Index steps, const F& mfu) {
+  RunHistory run;
+  run.name = "long", run.folder = "out/long", run.parameters = 1000000;
+  for (Index step = 1; step <= steps; ++step) {
+    const double noise = double(step * 7919 % 1000) / 1000, rate = 1e5 * (1 + noise);
+    run.steps.push_back({.time = 1.7e9 + double(step) * 1.2345,
+                         .step = step,
+                         .tokens = double(step) * 524288,
+                         .seconds = 524288 / rate,
+                         .tokens_per_second = rate,
+                         .mfu = rate * mfu(step),
+                         .learning_rate = 1e-3 / (1 + noise),
+                         .loss = 2 + noise,
+                         .grad_norm = 1 + noise / 3,
+                         .expert_load = NAN,
+                         .memory_bytes = 1e9});
+  }
+  return run;
+}
+
+TEST(run_history, page_of_many_long_runs_stays_small) {
+  const RunHistory run = long_run(100000, [](Index) { return 4e-6; });
+  const std::string page = page_of({run});
+  EXPECT_LT(page.size(), 300000U);
+  const Json json = data_of(page)["runs"][0];
+  EXPECT_EQ(json["axes"].size(), 1U) << "curves of the same steps share their axes";
+  EXPECT_EQ(json["axes"][0]["step"].back(), 100000);
+  EXPECT_LT(page_of(std::vector<RunHistory>(20, run)).size(), 1500000U);
+}
+
+// A second panel would show the same curve: MFU is the throughput times a constant while the ranks stay the same.
+TEST(run_history, mfu_has_a_curve_only_if_not_proportional) {
+  const auto json_of = [](const RunHistory& run) { return data_of(page_of({run}))["runs"][0]; };
+  const Json steady = json_of(long_run(100, [](Index) { return 4e-6; }));
+  EXPECT_FALSE(steady["curves"].contains("mfu"));
+  EXPECT_NEAR(steady["mfu_per_rate"].get<double>(), 4e-4, 1e-9);
+  EXPECT_EQ(steady["mfu_exact"], true);
+  const Json measured_again = json_of(long_run(100, [](Index step) { return step > 50 ? 4e-6 : 4.2e-6; }));
+  EXPECT_FALSE(measured_again["curves"].contains("mfu"));
+  EXPECT_EQ(measured_again["mfu_exact"], false);
+  const Json other_ranks = json_of(long_run(100, [](Index step) { return step > 50 ? 4e-6 : 8e-6; }));
+  EXPECT_EQ(other_ranks["curves"]["mfu"]["value"].size(), 100U);
+  EXPECT_TRUE(other_ranks["mfu_per_rate"].is_null());
+}
+
+TEST(run_history, page_names_host_program_command_and_times) {
+  const Folder folder;
+  folder.write("metrics.jsonl", json_text({{"kind", "start"},
+                                           {"time", 100},
+                                           {"step", 0},
+                                           {"version", "1.2"},
+                                           {"git", "abc"},
+                                           {"host", "n7"},
+                                           {"command", "gyrfalcon train 'a b.yaml'"}}) +
+                                    "\n" + step_line(1, 103, 3) +
+                                    json_text({{"kind", "end"}, {"time", 105}, {"state", "done"}, {"code", 0}, {"message", ""}}) + "\n");
+  const Json json = data_of(page_of({read_history(folder.path())}))["runs"][0];
+  EXPECT_EQ(json["host"], "n7");
+  EXPECT_EQ(json["version"], "1.2");
+  EXPECT_EQ(json["git"], "abc");
+  EXPECT_EQ(json["command"], "gyrfalcon train 'a b.yaml'");
+  EXPECT_EQ(json["path"], folder.path().string());
+  EXPECT_EQ(json["begin"], 100.0);
+  EXPECT_EQ(json["end"], 5.0);
+  EXPECT_EQ(json["state"], "done");
+}
+
+TEST(run_history, summary_counts_repeated_steps_only_in_time) {
+  std::mt19937 random(seed_of_run());
+  for (int trial = 0; trial < 50; ++trial) {
+    const Drawn d = drawn(random);
+    const Folder folder;
+    folder.write("metrics.jsonl", d.metrics);
+    const RunSummary s = summary_of(read_history(folder.path()));
+    double loss = 0;
+    const std::size_t last = std::min<std::size_t>(10, d.counts.size());
+    for (auto at = std::prev(d.counts.end(), std::ptrdiff_t(last)); at != d.counts.end(); ++at) loss += at->second / double(last);
+    EXPECT_NEAR(s.loss, loss, 1e-12);
+    EXPECT_EQ(s.tokens, 10 * double(d.counts.rbegin()->first));
+    EXPECT_NEAR(s.step_seconds, 0.5 * double(d.taken), 1e-9);
+    EXPECT_NEAR(s.kept_seconds, 0.5 * double(d.counts.size()), 1e-9);
+  }
+}
+
 // Element names of an XML document. It must be well-formed: every element is closed in order, and no text has a bare <
 // or &.
 std::multiset<std::string> elements_of(const std::string& xml) {
@@ -330,6 +416,35 @@ TEST(run_history, picture_shows_each_counted_step_at_its_loss) {
     }
     for (const auto& [x, y] : points) EXPECT_TRUE(x >= 0 && x <= 760 && y >= 0 && y <= 300) << x << " " << y;
   }
+}
+
+// The last mean is written right of the end of its curve, in the colour of the run. Values of equal curves do not overlap.
+TEST(run_history, picture_shows_axis_names_and_last_values) {
+  const RunHistory run = long_run(7, [](Index) { return 1e-6; });
+  static const std::regex last("<text x=\"([0-9.]+)\" y=\"([0-9.]+)\" style=\"fill:(#[0-9a-f]+)\">([0-9.]+)</text>");
+  std::vector<RunHistory> runs(3, run);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = std::string(1, char('a' + i));
+  const std::string svg = picture_of(runs);
+  EXPECT_NE(svg.find(">loss</text>"), svg.npos);
+  EXPECT_NE(svg.find(">step</text>"), svg.npos);
+  std::vector<double> heights;
+  std::set<std::string> colours;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), last), end; at != end; ++at) {
+    EXPECT_EQ((*at)[4], fmt::format("{:.4g}", run.steps.back().loss));
+    EXPECT_GT(std::stod((*at)[1]), points_of(svg.substr(svg.find(">step</text>")), "<path class=\"line\"").back().first);
+    EXPECT_LE(std::stod((*at)[1]) + 7 * double((*at)[4].length()), 760);
+    heights.push_back(std::stod((*at)[2])), colours.insert((*at)[3]);
+  }
+  ASSERT_EQ(heights.size(), 3U);
+  EXPECT_EQ(colours.size(), 3U);
+  std::sort(heights.begin(), heights.end());
+  for (std::size_t i = 1; i < heights.size(); ++i) EXPECT_GE(heights[i] - heights[i - 1], 12);
+
+  std::set<std::string> strokes;
+  const std::string many = picture_of(std::vector<RunHistory>(20, run));
+  static const std::regex stroke("class=\"line\" (stroke=\"[^\"]*\"(?: stroke-dasharray=\"[^\"]*\")?) d=\"M[0-9.]+ [0-9.]+H");
+  for (std::sregex_iterator at(many.begin(), many.end(), stroke), end; at != end; ++at) strokes.insert((*at)[1]);
+  EXPECT_EQ(strokes.size(), 20U);
 }
 
 TEST(run_history, picture_is_small_and_handles_extreme_losses) {

@@ -129,6 +129,14 @@ TEST(plan_page, rows_draw_every_task_once) {
       EXPECT_NEAR(sum / full, 1, 1e-4) << d.layout.text() << " rank " << rank;
     }
     const double printed = values["step"]["seconds"];
+    const std::vector<double> parts = values["figures"]["parts"];
+    EXPECT_NEAR(std::accumulate(parts.begin(), parts.end(), 0.0), printed, 1e-9 * printed);
+    EXPECT_EQ(values["figures"]["seconds"], printed);
+    Index bytes = 0, category_bytes = 0;
+    for (const Json& line : values["memory"]["lines"]) bytes += line[1].get<Index>();
+    for (const Memory category : {Memory::weights, Memory::gradients, Memory::optimizer, Memory::activations})
+      category_bytes += p.plan.largest_rank().capacity.bytes(category);
+    EXPECT_EQ(bytes, category_bytes);
     EXPECT_NEAR((double(values["step"]["walked"]) + double(values["step"]["left"]) + double(values["step"]["besides"])) / printed, 1, 1e-9);
     EXPECT_TRUE(values["predicted"][1][1].get<std::string>().starts_with(fmt::format("{:.4g} s;", printed)));
     const std::string page = plan_page(p.plan, predicted, p.machine, 0);
@@ -185,6 +193,12 @@ TEST(plan_page, link_traffic_matches_the_plan) {
       }
     EXPECT_NEAR(traffic.all(), passed, 1e-9 * passed) << d.layout.text();
     EXPECT_NEAR(std::accumulate(traffic.bytes.begin(), traffic.bytes.end(), 0.0), passed, 1e-9 * passed);
+    for (std::size_t cell = 0; cell < traffic.bytes.size(); ++cell)
+      EXPECT_NEAR(traffic.by_link[0][cell] + traffic.by_link[1][cell] + traffic.by_link[2][cell], traffic.bytes[cell], 1e-9 * passed);
+    for (const LinkClass link : {LinkClass::node, LinkClass::network, LinkClass::islands}) {
+      const std::vector<double>& bytes = traffic.by_link[std::size_t(link)];
+      EXPECT_NEAR(std::accumulate(bytes.begin(), bytes.end(), 0.0), traffic.of(link), 1e-9 * passed);
+    }
     EXPECT_NEAR(traffic.of(LinkClass::node) + traffic.of(LinkClass::network) + traffic.of(LinkClass::islands), passed, 1e-9 * passed);
     double of_pipeline = 0;
     for (const LinkTraffic::Line& line : traffic.lines)

@@ -163,6 +163,14 @@ RankCounts places_of(MPI_Comm world) {
   return places;
 }
 
+// Host name of the first rank, on every rank.
+std::string first_host(MPI_Comm world) {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  MPI_Bcast(name, sizeof name, MPI_CHAR, 0, world);
+  return name;
+}
+
 double memory_of_machine() { return double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE)); }
 
 }  // namespace
@@ -175,7 +183,7 @@ Probe probe_machine(MPI_Comm world) {
   const RankCounts places = places_of(world);
   Probe probe;
   Cluster& c = probe.cluster;
-  c.name = "measured by gyrfalcon probe";
+  c.name = first_host(world);
   c.nodes = places.machines, c.per_node = Index(ranks.max(places.here));
   c.device.memory = -ranks.max(-memory_of_machine() / double(places.here));
   c.device.bf16 = gemm_rate(DType::bf16, ranks);

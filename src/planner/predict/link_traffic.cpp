@@ -40,7 +40,7 @@ class TrafficWalk {
     if (ranks > most_blocks) traffic_.block = per_node * ((ranks + per_node * most_blocks - 1) / (per_node * most_blocks));
     traffic_.blocks = (ranks + traffic_.block - 1) / traffic_.block;
     traffic_.bytes.resize(std::size_t(traffic_.blocks) * std::size_t(traffic_.blocks));
-    traffic_.link.resize(traffic_.bytes.size(), LinkClass::node);
+    for (std::vector<double>& bytes : traffic_.by_link) bytes.resize(traffic_.bytes.size());
   }
 
   LinkTraffic all() {
@@ -102,7 +102,7 @@ class TrafficWalk {
     lines_[{link, communicator, operation}] += bytes;
     const std::size_t cell = std::size_t(from / traffic_.block) * std::size_t(traffic_.blocks) + std::size_t(to / traffic_.block);
     traffic_.bytes[cell] += bytes;
-    traffic_.link[cell] = std::max(traffic_.link[cell], link);
+    traffic_.by_link[std::size_t(link)][cell] += bytes;
   }
 
   const Layout& layout_;

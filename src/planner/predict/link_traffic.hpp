@@ -28,11 +28,10 @@ struct LinkTraffic {
     bool operator==(const Line&) const = default;
   };
   std::vector<Line> lines;  // sorted by link, then by communicator; lines with 0 bytes are left out
-  // bytes[i * blocks + j] is sent from rank block i to rank block j. link[i * blocks + j] is the slowest link class
-  // between the two blocks.
+  // bytes[i * blocks + j] is sent from rank block i to rank block j, and by_link[l][i * blocks + j] of it over link class l.
   int block = 1, blocks = 0;  // ranks per block, number of blocks
   std::vector<double> bytes;
-  std::vector<LinkClass> link;
+  std::array<std::vector<double>, link_names.size()> by_link;
 
   double of(LinkClass) const;
   double all() const;
