@@ -135,7 +135,7 @@ std::vector<Prose> page_lines() {
   std::vector<Prose> lines;
   for (const auto& entry : fs::recursive_directory_iterator(GYR_SOURCE_DIR)) {
     const std::string name = fs::relative(entry.path(), GYR_SOURCE_DIR);
-    if (entry.path().filename() != "README.md" || name.starts_with("build") || name.starts_with("out")) continue;
+    if (entry.path().extension() != ".md" || name.starts_with("build") || name.starts_with("out")) continue;
     std::ifstream in(entry.path());
     bool code = false;
     int number = 0;
@@ -292,7 +292,7 @@ TEST(language, pages_are_short) {
   std::map<std::string, int> lines_of;
   for (const auto& entry : fs::recursive_directory_iterator(GYR_SOURCE_DIR)) {
     const std::string name = fs::relative(entry.path(), GYR_SOURCE_DIR);
-    if (entry.path().filename() != "README.md" || name.starts_with("build") || name.starts_with("out")) continue;
+    if (entry.path().extension() != ".md" || name.starts_with("build") || name.starts_with("out")) continue;
     std::ifstream in(entry.path());
     int number = 0, paragraph = 0;
     bool code = false;
