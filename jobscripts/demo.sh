@@ -20,9 +20,11 @@ dictionary() {
   gzip -dc /usr/share/dictd/gcide.dict.dz | sed -e '1,/^$/d' -e '/^ *\[[^]]*\(Webster\|PJC\|WordNet\)[^]]*\]$/d' -e 's/^ *//'
 }
 
-files=()
+# A text of the user may have no paragraphs, and only a few pages.
+files=() rule=separator
 if [ -n "$DATA" ]; then
   read -r -a files <<< "$DATA"
+  rule=page ARGS="data.split=90,5,5 $ARGS"
 else
   [ -f "$out/data/dictionary.txt" ] || dictionary > "$out/data/dictionary.txt"
   files=("$out/data/dictionary.txt")
@@ -30,9 +32,9 @@ fi
 
 if [ ! -f "$out/tokenizer.json" ] || [ ! -f "$out/data/text.idx" ] || [ "$(cat "$out/data/source" 2>/dev/null)" != "${files[*]}" ]; then
   say "tokenizer: byte-level BPE with 4096 tokens"
-  "$gyrfalcon" tokenizer train "$out/tokenizer.json" "${files[@]}" --vocab-size 4096 --documents separator --overwrite
+  "$gyrfalcon" tokenizer train "$out/tokenizer.json" "${files[@]}" --vocab-size 4096 --documents "$rule" --overwrite
   say "token files"
-  run data build "${files[@]}" "$out/data/text" --tokenizer "$out/tokenizer.json" --documents separator --overwrite
+  run data build "${files[@]}" "$out/data/text" --tokenizer "$out/tokenizer.json" --documents "$rule" --overwrite
   printf '%s' "${files[*]}" > "$out/data/source"
 fi
 

@@ -12,9 +12,9 @@
 set -euo pipefail
 build=$(cd "${1:?usage: regression/readme.sh BUILD [whole]}" && pwd) form=${2:-short}
 source=$(cd "$(dirname "$0")/.." && pwd)
-pages=(README.md src/README.md src/planner/README.md src/huggingface/README.md modules/README.md kernels/README.md
-       kernels/cuda/README.md jobscripts/README.md input/README.md input/clusters/README.md src/files.md src/environment.md
-       regression/README.md regression/bench/README.md)
+pages=(README.md input/own-text.md src/README.md src/planner/README.md src/huggingface/README.md modules/README.md
+       kernels/README.md kernels/cuda/README.md jobscripts/README.md input/README.md input/clusters/README.md
+       src/files.md src/environment.md regression/README.md regression/bench/README.md)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL NP DATA ARGS BUILD PRESET PREFIX  # set by a make that runs this script
@@ -186,6 +186,19 @@ second_run() {
   must gyrfalcon train DECK
 }
 
+# The way from a text to a model: my.txt, and what the earlier commands of the page have made of it. Trainings are short.
+own_text() { exists my.txt || prose 11 4000 > my.txt; }
+own_tokens() {
+  own_text
+  exists out/my/tokenizer.json || must gyrfalcon tokenizer train out/my/tokenizer.json my.txt --vocab-size 4096
+  exists out/my/text.idx || must gyrfalcon data build my.txt out/my/text --tokenizer out/my/tokenizer.json --documents page
+}
+short_own=(train.steps=20 train.eval_every=10 optimizer.warmup_steps=2 checkpoint.every=10)
+own_run() {
+  own_tokens
+  exists 'out/my/checkpoints/step_*' || must gyrfalcon train input/pretrain.yaml "${short_own[@]}"
+}
+
 # ---- Preparation of a command ----
 
 # need COMMAND: creates what the command needs. Sets `more` (additional arguments), `instead` (the command that runs in
@@ -221,6 +234,21 @@ need() {
     *'--batch prompts.jsonl'*) pairs 20 '{"prompt": "\1"}' > prompts.jsonl ;;
     *'--text wiki.txt'*) prose 12 20 > wiki.txt ;;
     *'data build chat.jsonl'*) chat ;;
+
+    'gzip -dc /usr/share/dictd/gcide.dict.dz > my.txt') whole && exists /usr/share/dictd/gcide.dict.dz || instead=own_text ;;
+    'gyrfalcon tokenizer train out/my/'*) own_text && rm -rf out/my && after="logged 'tokenizer.json: [0-9]+ tokens, learned from'" ;;
+    'gyrfalcon data build my.txt out/my/text '*)
+      own_text && rm -f out/my/text.* && after="logged 'text.bin: [0-9]+ tokens in [0-9]+ documents' && logged '^in the deck: ' && logged '^suggested: '" ;;
+    'gyrfalcon plan input/pretrain.yaml') own_tokens && after="logged 'tokens .* per parameter, [0-9.e+]+ epochs of'" ;;
+    *'gyrfalcon train input/pretrain.yaml')
+      own_tokens && { whole || more=${short_own[*]}; } && after="logged 'validation loss' && logged 'RUN OK' && unlogged warning" ;;
+    'gyrfalcon generate out/my '* | 'gyrfalcon eval out/my '* | 'gyrfalcon report out/my') own_run ;;
+    'gyrfalcon export-hf out/my '*) own_run && rm -rf out/my/hf && after='exists out/my/hf/model.safetensors' ;;
+    'gyrfalcon export-gguf out/my '*) own_run && rm -f out/my/model.gguf && after='[ "$(head -c 4 out/my/model.gguf)" = GGUF ]' ;;
+    'gyrfalcon data build my.txt out/lora/text '*) own_tokens && rm -rf out/lora ;;
+    'gyrfalcon train input/lora.yaml '*)
+      own_run && { whole || more='train.steps=4 optimizer.warmup_steps=1 train.eval_every=2'; } && after="logged 'RUN OK' && unlogged warning" ;;
+    'gyrfalcon export-hf out/lora '*) rm -rf NEW ;;
     *'train input/finetune.yaml'*) chat_tokens && { whole || more=${short_chats[*]}; } ;;
     'gyrfalcon export-hf out/finetune/'*) finetuned && rm -rf NEW ;;
     'gyrfalcon export-gguf out/finetune/'*) finetuned && rm -f model.gguf ;;
@@ -359,6 +387,10 @@ attempt() {
   return "$code"
 }
 
+# Output of the last command, as the page shows it: a line matches the pattern, or none does.
+logged() { grep -E -- "$1" "$work/log" > /dev/null || { tail -n 15 "$work/log"; echo "no line of the output matches: $1"; return 1; }; }
+unlogged() { ! grep -E -- "$1" "$work/log"; }
+
 declare -A seen=()
 for page in "${pages[@]}"; do
   while IFS=: read -r number line <&3; do
@@ -366,7 +398,9 @@ for page in "${pages[@]}"; do
     seen[$line]=1 at="$page:$number"
     need "$line"
     if [ -n "$why" ]; then printf -- '-          %s: %s: %s\n' "$at" "$line" "$why"; continue; fi
-    if attempt "$at:" "$line${instead:+   (as: $instead)}${more:+   (with: $more)}" "${instead:-$line $more}"; then eval "$after"; fi
+    if attempt "$at:" "$line${instead:+   (as: $instead)}${more:+   (with: $more)}" "${instead:-$line $more}"; then
+      eval "$after" || { failed=$((failed + 1)); echo "FAILED  $at: $line: the output is not as expected"; }
+    fi
   done 3< <(commands "$page")
 done
 [ "$ran" -gt 50 ] || { echo "FAILED: the code blocks of all pages have only $ran commands"; exit 1; }

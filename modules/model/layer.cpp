@@ -27,7 +27,9 @@ const LayerType& layer_type(char symbol) {
     if (type.symbol == symbol) return type;
     known += fmt::format("{}'{}' ({})", known.empty() ? "" : ", ", type.symbol, type.name);
   }
-  fail(Exit::config, "model.pattern: there is no layer type '{}'; the types are {}", symbol, known);
+  const bool repeats = symbol == 'x' || symbol == ' ' || (symbol >= '0' && symbol <= '9');
+  const char* const remedy = repeats ? "; repeated layers are written SYMBOLS x COUNT with spaces around the x, as in P x 2" : "";
+  fail(Exit::config, "model.pattern: there is no layer type '{}'{}; the types are {}", symbol, remedy, known);
 }
 
 std::vector<LayerSection> layer_sections() {

@@ -74,7 +74,7 @@ TEST(adapters, lora_on_frozen_random_weights_gives_a_warning) {
     EXPECT_EQ(r.code, 0) << output_of(r);
     return r.out;
   };
-  const std::string warning = "warning: adapters (finetune.lora) on frozen weights that are drawn at random";
+  const std::string warning = "warning: LoRA (finetune.lora) on frozen random weights learns little; did you forget --init-from DIR";
   EXPECT_NE(output("drawn", {}).find(warning), std::string::npos);
   EXPECT_EQ(output("all", {"finetune.lora.also=[\"*\"]"}).find(warning), std::string::npos);
   EXPECT_EQ(output("given", {"train.init_from=" + adapted().base.string()}).find(warning), std::string::npos);

@@ -37,8 +37,21 @@ template <class T>
 std::string rule(std::optional<double> least, std::optional<double> most, bool beyond) {
   const char* noun = std::is_integral_v<T> ? "an integer" : "a number";
   const std::string from = fmt::format("{}", least ? T(*least) : std::numeric_limits<T>::lowest());
-  if (most || beyond) return fmt::format("{} from {} to {}", noun, from, most ? T(*most) : std::numeric_limits<T>::max());
+  const char* const example = std::is_floating_point_v<T> && most && *most >= 1e12 ? ", as in 1e9, 300B or 1T" : "";
+  if (most || beyond) return fmt::format("{} from {} to {}{}", noun, from, most ? T(*most) : std::numeric_limits<T>::max(), example);
   return least || std::is_unsigned_v<T> ? fmt::format("{}, {} or more", noun, from) : noun;
+}
+
+// Value of a prefix such as M; 1 for any other character.
+double unit_prefix(char last) {
+  switch (last) {
+    case 'k': return 1e3;
+    case 'M': return 1e6;
+    case 'G':
+    case 'B': return 1e9;
+    case 'T': return 1e12;
+    default: return 1;
+  }
 }
 
 std::string listed(const std::vector<std::string>& choices) {
@@ -144,11 +157,15 @@ void Option::store(const std::string& word, std::string& text) const {
   text = word;
 }
 
+// Numbers may end with a unit prefix, as in 300B tokens; integers may not.
 template <class T>
 void Option::store(const std::string& word, T& number) const {
   T value{};
   const char* end = word.data() + word.size();
+  const double scale = std::is_floating_point_v<T> && word.size() > 1 ? unit_prefix(word.back()) : 1;
+  if (scale > 1) --end;
   const auto [rest, error] = std::from_chars(word.data(), end, value);
+  value = T(value * T(scale));
   const bool within = std::isfinite(double(value)) && !(least_ && double(value) < *least_) && !(most_ && double(value) > *most_);
   require(error == std::errc() && rest == end && within, Exit::usage, "{}: must be {}", origin(word),
           rule<T>(least_, most_, error == std::errc::result_out_of_range));

@@ -18,6 +18,7 @@
 #include "src/commands/template_option.hpp"
 #include "src/commands/tokenizer_file.hpp"
 #include "src/data/builder.hpp"
+#include "src/data/corpus_advice.hpp"
 #include "src/data/corpus_summary.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/parallel/grid.hpp"
@@ -97,15 +98,30 @@ const char* mask_source(const JinjaChat& chat) {
 }
 
 void print_report(const BuildReport& report, const DocumentFormat& format, const std::string& prefix, double seconds) {
-  std::printf("%s.bin: %ld tokens in %ld documents from %.1f MB of text, %.2f bytes per token, %.1f s\n", prefix.c_str(), long(report.tokens),
-              long(report.documents), double(report.bytes) / 1e6, double(report.bytes) / double(report.tokens), seconds);
+  std::printf("%s.bin: %s in %s from %s of text, %.2f bytes per token, %.1f s\n", prefix.c_str(), count_text(report.tokens, "token").c_str(),
+              count_text(report.documents, "document").c_str(), size_text(report.bytes).c_str(), double(report.bytes) / double(report.tokens),
+              seconds);
   if (report.learned < report.tokens)
     std::printf("%s_mask.bin: %ld of the tokens (%.1f %%) are targets of the loss\n", prefix.c_str(), long(report.learned),
                 100.0 * double(report.learned) / double(report.tokens));
   if (const JinjaChat* chat = format.conversation ? format.conversation->text.jinja() : nullptr)
     std::printf("%s_mask.bin: targets are %s\n", prefix.c_str(), mask_source(*chat));
-  if (report.labelled > 0) std::printf("%s_labels.bin: %ld labels\n", prefix.c_str(), long(report.labelled));
+  if (report.labelled > 0) std::printf("%s_labels.bin: %s\n", prefix.c_str(), count_text(report.labelled, "label").c_str());
   if (report.skipped_lines > 0) std::printf("invalid lines that were skipped: %ld\n", long(report.skipped_lines));
+}
+
+// Prints warnings about the corpus, and for plain text the deck settings that suit it.
+void print_advice(const BuildReport& report, const BuildOptions& options, const std::string& tokenizer) {
+  using Rule = DocumentFormat::Rule;
+  const auto has_objects = [](const auto& path) { return path.string().find(".jsonl") != std::string::npos || path.extension() == ".ndjson"; };
+  const bool plain = options.format.rule != Rule::json_lines &&
+                     (options.format.rule != Rule::automatic || std::none_of(options.inputs.begin(), options.inputs.end(), has_objects));
+  const Index vocab_size = options.tokenizer->tokens;
+  for (const std::string& warning : corpus_warnings(report, vocab_size, plain)) std::printf("warning: %s\n", warning.c_str());
+  if (options.format.conversation || options.format.labelled || options.format.pairs || !options.format.source_key.empty()) return;
+  std::printf("in the deck: data.prefixes=[%s] data.tokenizer=%s model.vocab_size=%ld\n", printable(options.prefix.string()).c_str(),
+              printable(tokenizer).c_str(), long(vocab_size));
+  std::printf("suggested:   %s\n", suggested_settings(report).c_str());
 }
 
 void make_folder_of(const std::filesystem::path& prefix) {
@@ -185,7 +201,9 @@ int build(const BuildArguments& a) {
         const BuildReport report = runtime.rank() == 0 ? build_corpus(tokenizer, options, team, progress) : build_corpus(tokenizer, options, team);
         shown.reset();
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        if (runtime.rank() == 0) print_report(report, options.format, options.prefix.string(), seconds);
+        if (runtime.rank() != 0) return;
+        print_report(report, options.format, options.prefix.string(), seconds);
+        print_advice(report, options, a.tokenizer);
       },
       false);
 }

@@ -15,7 +15,9 @@ struct DocumentsOption {
 
   // Returns the option of the JSON key of the text.
   Option* add(Command& command) {
-    command.add_option("--documents", rule, "Unit of a document: auto (by file name), file, separator, line or jsonl")->show_default();
+    command
+        .add_option("--documents", rule, "Unit of a document: auto (by file name), file, separator, line, page (4 KiB, up to the next line) or jsonl")
+        ->show_default();
     command.add_option("--separator", separator, "Line that separates documents with --documents separator; empty: a blank line");
     command.add_flag("--skip-invalid", skip_invalid, "Skip and count invalid JSON lines instead of stopping");
     return command.add_option("--key", key, "JSON key of the text in JSONL files")->show_default();

@@ -17,6 +17,7 @@
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/search_report.hpp"
+#include "src/config/run_advice.hpp"
 #include "src/planner/machine/run_islands.hpp"
 #include "src/pretrained/new_head.hpp"
 
@@ -92,6 +93,7 @@ int plan(const PlanArguments& a) {
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
         if (!deck.notes.empty()) std::printf("%s\n\n", deck.notes.c_str());
+        for (const std::string& warning : doubtful_settings(deck.run)) std::printf("warning: %s\n", warning.c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         else write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
       },

@@ -20,6 +20,7 @@
 #include "src/engine/dry_run/plan.hpp"
 #include "src/parallel/simulator.hpp"
 #include "src/train/engine_config.hpp"
+#include "src/train/feed.hpp"
 
 namespace gyr {
 
@@ -218,6 +219,21 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
                                    : "on the first rank");
 }
 
+// Tokens of the whole run, per parameter and in passes over the training split. The passes are left out if the token
+// files cannot be opened, because a plan needs no data.
+std::string tokens_text(const RunConfig& run) {
+  const double tokens = double(samples_of(run)) * double(run.train.seq_length);
+  std::string text = fmt::format("{:.4g} in {} steps, {:.3g} per parameter", tokens, run.train.steps, tokens / double(parameter_count(run.model)));
+  double corpus = 0;
+  try {
+    for (const std::string& prefix : run.data.prefixes) corpus += double(TokenFile(prefix).tokens());
+  } catch (const Error&) {
+    return text + "; data.prefixes cannot be read yet";
+  }
+  const double training = corpus * split_fractions(run.data.split)->at(0);
+  return training > 0 ? text + fmt::format(", {:.3g} epochs of {:.4g} training tokens", tokens / training, training) : text;
+}
+
 }  // namespace
 
 std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan) {
@@ -245,6 +261,7 @@ Facts plan_facts(const RunPlan& plan) {
               {"grid", fmt::format("{} = {} ranks, {}", layout.text(), layout.ranks(), run.train.precision)},
               {"step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data-parallel rank", run.largest_batch(),
                                    run.train.seq_length, config.micros, config.micro_batch_size)},
+              {"tokens", tokens_text(run)},
               {"model FLOPs",
                fmt::format("{:.6g} per step ({:.6g} per token forward; executed {:.6g}; by Megatron-LM r0.8's formula {:.6g})",
                            training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal, flops.executed, flops.megatron)},

@@ -13,6 +13,7 @@
 #include "src/commands/documents_option.hpp"
 #include "src/commands/guard.hpp"
 #include "src/commands/tokenizer_file.hpp"
+#include "src/data/corpus_advice.hpp"
 #include "src/data/tokenizer_training.hpp"
 #include "src/tokenizer/utf8.hpp"
 
@@ -38,8 +39,18 @@ void train(const TokenizerArguments& a) {
   options.format = a.documents.format();
   const std::vector<std::filesystem::path> files = files_named(a.files);
   const Tokenizer tokenizer = train_tokenizer(files, options);
+  if (const auto folder = std::filesystem::path(a.tokenizer).parent_path(); !folder.empty()) std::filesystem::create_directories(folder, error);
   tokenizer.save(a.tokenizer);
-  std::printf("%s: %d tokens\n", a.tokenizer.c_str(), tokenizer.size());
+  std::int64_t bytes = 0;
+  for (const auto& file : files) bytes += std::int64_t(std::filesystem::file_size(file, error));
+  std::printf("%s: %d tokens, learned from %s\n", a.tokenizer.c_str(), tokenizer.size(), size_text(bytes).c_str());
+  const std::int64_t asked = options.vocab_size, fitting = suggested_vocabulary(bytes);
+  if (tokenizer.size() < asked)
+    std::printf("the text has no more pairs that occur %ld times, so the vocabulary stays below --vocab-size %ld\n", long(options.min_frequency),
+                long(asked));
+  if (asked > 4 * fitting)
+    std::printf("warning: --vocab-size %ld is large for %s: many tokens occur too seldom to be learned; %ld suits this text\n", long(asked),
+                size_text(bytes).c_str(), long(fitting));
 }
 
 // Calls action(value) with the JSON value of each line of standard input. Exit::data with the line number if a line is

@@ -13,6 +13,7 @@
 #include "src/commands/plan.hpp"
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
+#include "src/config/run_advice.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
 #include "src/train/trainer.hpp"
@@ -57,6 +58,7 @@ int train(const TrainArguments& a) {
           facts.emplace_back("threads", threads_text());
           std::printf("%s\n", banner(version(), facts).c_str());
           if (!deck.notes.empty()) std::printf("%s\n", printable_lines(deck.notes).c_str());
+          for (const std::string& warning : doubtful_settings(run)) std::printf("warning: %s\n", warning.c_str());
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
           std::fflush(stdout);
         }

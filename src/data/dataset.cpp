@@ -97,10 +97,9 @@ void Dataset::open(const Corpus& corpus) {
           file.prefix().string(), file.sequences(), masks_.back() ? "" : " without a loss mask");
   const SequenceRange range = range_of(file);
   require(range.first < range.last, Exit::data,
-          "{}: the {} split is empty: proportions {} of {} documents round to none; enlarge the proportion, or split the text into more documents "
-          "(data build "
-          "--documents)",
-          file.prefix().string(), name_of(options_.which), options_.split, file.sequences());
+          "{}: the {} split is empty: proportions {} of {} document{} round to none; enlarge the proportion, divide the text into more documents "
+          "(data build --documents page), or set train.eval_every=0 to train without validation",
+          file.prefix().string(), name_of(options_.which), options_.split, file.sequences(), file.sequences() == 1 ? "" : "s");
   samples_.push_back(samples_of(files_.size() - 1, range));
 }
 

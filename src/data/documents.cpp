@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/json_text.hpp"
 #include "src/data/json_line.hpp"
 #include "src/data/paired_texts.hpp"
@@ -80,8 +81,14 @@ class TextOfObject : public nlohmann::json_sax<json> {
     return true;
   }
   bool close() {
-    if (--depth_ == 0 && !text) return refuse(fmt::format("has no key '{}' (keys: {}); give the key that holds the text", wanted_, other_names_));
+    if (--depth_ == 0 && !text) return refuse(fmt::format("has no key '{}' (keys: {}); {}", wanted_, other_names_, remedy()));
     return true;
+  }
+  bool has_key(std::string_view name) const { return (", " + other_names_ + ",").find(fmt::format(", {},", name)) != std::string::npos; }
+  const char* remedy() const {
+    if (has_key("messages") || (has_key("prompt") && has_key("response"))) return "chats need --template, as in --template @FOLDER of the model";
+    if (has_key("chosen") && has_key("rejected")) return "preference pairs need --pairs";
+    return "give the key that holds the text with --key";
   }
 
   std::string wanted_, other_names_;
@@ -98,11 +105,12 @@ Rule rule_for(std::filesystem::path path, Rule rule) {
 }  // namespace
 
 Rule parse_document_rule(std::string_view name) {
-  constexpr std::pair<std::string_view, Rule> rules[] = {
-      {"auto", Rule::automatic}, {"file", Rule::file}, {"separator", Rule::separator}, {"line", Rule::line}, {"jsonl", Rule::json_lines}};
+  constexpr std::pair<std::string_view, Rule> rules[] = {{"auto", Rule::automatic}, {"file", Rule::file}, {"separator", Rule::separator},
+                                                         {"line", Rule::line},      {"page", Rule::page}, {"jsonl", Rule::json_lines}};
   for (const auto& [known, rule] : rules)
     if (name == known) return rule;
-  fail(Exit::config, "'{}' is not a document rule; the rules are auto, file, separator, line, jsonl", name);
+  const char* const hint = name.starts_with("paragraph") ? "; separator splits the text at blank lines, into paragraphs" : "";
+  fail(Exit::usage, "--documents {}: is not a document rule; the rules are auto, file, separator, line, page, jsonl{}", printable(name), hint);
 }
 
 // The window of a compressed file holds two lines of the maximum length, since continues() reads the line before, and
@@ -189,6 +197,7 @@ std::int64_t DocumentFile::visit_part(std::int64_t begin, std::int64_t end, cons
   switch (format_.rule) {
     case Rule::file: visit_text(begin, end, visit); return 0;
     case Rule::separator: visit_separated(begin, end, visit); return 0;
+    case Rule::page: visit_pages(begin, end, visit); return 0;
     default: return visit_lines(begin, end, visit);
   }
 }
@@ -197,6 +206,15 @@ std::int64_t DocumentFile::visit_part(std::int64_t begin, std::int64_t end, cons
 void DocumentFile::visit_text(std::int64_t begin, std::int64_t end, const Visit& visit) {
   const bool ends = !file_.reaches(end);
   visit({file_.view(begin, end), begin == start_, ends});
+}
+
+// The borders of pages are moved like those of blocks, so that the borders of blocks are borders of pages.
+void DocumentFile::visit_pages(std::int64_t begin, std::int64_t end, const Visit& visit) {
+  while (begin < end) {
+    const std::int64_t next = truncate_after((begin / page_bytes + 1) * page_bytes);
+    visit({file_.view(begin, next), true, true});
+    begin = next;
+  }
 }
 
 void DocumentFile::visit_separated(std::int64_t begin, std::int64_t end, const Visit& visit) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Splits text files into documents: plain text with three rules for document boundaries, or JSON lines. Files are read
+// Splits text files into documents: plain text with four rules for document boundaries, or JSON lines. Files are read
 // in blocks whose boundaries depend only on the bytes, so that any number of ranks reads the same documents. A
 // compressed file (gzip, Zstandard) is decompressed and read by one rank.
 #pragma once
@@ -26,6 +26,7 @@ struct DocumentFormat {
     file,       // the file is one document
     separator,  // lines equal to `separator` separate documents; a document ends with the newline before such a line
     line,       // each line is a document, without its line end
+    page,       // documents of page_bytes, each extended to the next line start where tokens do not change
     json_lines  // each line is a JSON object: the document under `key`, a conversation, a labelled example or a pair
   };
   enum class Invalid { stop, skip };
@@ -42,7 +43,7 @@ struct DocumentFormat {
   std::int64_t max_line_bytes = std::int64_t(64) << 20;  // json_lines: a longer line is invalid
 };
 
-// Parses the user's name of a rule: "auto", "file", "separator", "line", "jsonl". Exit::config for anything else.
+// Parses the user's name of a rule: "auto", "file", "separator", "line", "page", "jsonl". Exit::usage for anything else.
 DocumentFormat::Rule parse_document_rule(std::string_view name);
 
 // A document, or a part of a long document. The parts of a document are visited in order, and empty documents are not
@@ -59,6 +60,7 @@ struct Fragment {
 class DocumentFile {
  public:
   static constexpr std::int64_t block_bytes = std::int64_t(1) << 20;
+  static constexpr std::int64_t page_bytes = 4 << 10;  // a divisor of block_bytes, so that each block begins with a page
 
   // Exit::missing, Exit::io. Exit::data for UTF-16, for xz and bzip2 files, and for files that are not text
   // (text_content.hpp), which are recognised by their first bytes.
@@ -84,6 +86,7 @@ class DocumentFile {
   bool continues(std::int64_t offset);
   std::int64_t visit_part(std::int64_t begin, std::int64_t end, const Visit& visit);
   void visit_text(std::int64_t begin, std::int64_t end, const Visit& visit);
+  void visit_pages(std::int64_t begin, std::int64_t end, const Visit& visit);
   void visit_separated(std::int64_t begin, std::int64_t end, const Visit& visit);
   std::int64_t visit_lines(std::int64_t begin, std::int64_t end, const Visit& visit);
   bool visit_object(std::string_view line, std::int64_t offset, const Visit& visit) const;

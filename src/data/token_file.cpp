@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 
 namespace gyr {
 namespace {
@@ -37,7 +38,25 @@ std::int64_t bytes_of(TokenType type) {
 std::filesystem::path tokens_path(const std::filesystem::path& prefix) { return std::filesystem::path(prefix) += ".bin"; }
 std::filesystem::path index_path(const std::filesystem::path& prefix) { return std::filesystem::path(prefix) += ".idx"; }
 
-TokenFile::TokenFile(const std::filesystem::path& prefix) : prefix_(prefix), index_(index_path(prefix)), bin_(tokens_path(prefix)) {
+namespace {
+
+// Returns the prefix. Exit::missing if it is the name of a file instead and no index belongs to it.
+const std::filesystem::path& checked_prefix(const std::filesystem::path& prefix) {
+  std::error_code error;
+  if (std::filesystem::exists(index_path(prefix), error)) return prefix;
+  const std::string name = printable(prefix.string());
+  const std::filesystem::path shorter = std::filesystem::path(prefix).replace_extension();
+  const bool ending = prefix.extension() == ".bin" || prefix.extension() == ".idx";
+  require(!ending || !std::filesystem::exists(index_path(shorter), error), Exit::missing,
+          "{}: a PREFIX of token files is named without .bin or .idx: {}", name, printable(shorter.string()));
+  require(!std::filesystem::is_regular_file(prefix, error), Exit::missing,
+          "{}: is a file, not the PREFIX of token files; `gyrfalcon data build {} PREFIX --tokenizer FILE` makes them from text", name, name);
+  return prefix;
+}
+
+}  // namespace
+
+TokenFile::TokenFile(const std::filesystem::path& prefix) : prefix_(checked_prefix(prefix)), index_(index_path(prefix)), bin_(tokens_path(prefix)) {
   check_header();
   check_sequences();
   check_documents();

@@ -5,6 +5,7 @@
 #include "modules/settings/nearest.hpp"
 #include "src/base/input_file.hpp"
 #include "src/base/table.hpp"
+#include "src/deck/amount.hpp"
 #include "src/deck/renamed_keys.hpp"
 
 namespace gyr {
@@ -79,13 +80,28 @@ YamlValue override_value(const std::string& text, const std::string& where) {
   return value;
 }
 
+bool is_path(std::string_view path) {
+  return path.find('.') != path.npos && path.front() != '.' && path.back() != '.' && path.find("..") == path.npos &&
+         path.find_first_of(" /:") == path.npos;
+}
+
+// The likely intention of a word on the command line that is no override.
+std::string remedy_for_override(const std::string& word) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(word, error)) return "this is a file, and a run has one deck; set keys as section.key=value";
+  const auto mark = word.find_first_of("=:");
+  std::string path = word.substr(0, mark);
+  std::replace(path.begin(), path.end(), '/', '.');
+  const auto value = mark == word.npos ? mark : word.find_first_not_of("=: ", mark);
+  if (value != word.npos && is_path(path)) return fmt::format("write {}={}", shown(path), shown(word.substr(value)));
+  return "an override is written section.key=value, with no spaces around `=`";
+}
+
 void apply(YamlValue& root, const std::string& override) {
   const std::string where = fmt::format("command line `{}`", shown(override));
   const auto equals = override.find('=');
   const std::string path = override.substr(0, equals);
-  require(equals != std::string::npos && path.find('.') != std::string::npos && path.front() != '.' && path.back() != '.' &&
-              path.find("..") == std::string::npos,
-          Exit::usage, "{}: an override is written section.key=value, with no spaces around `=`", where);
+  require(equals != std::string::npos && is_path(path), Exit::usage, "{}: {}", where, remedy_for_override(override));
   YamlValue* node = &root;
   for (std::size_t begin = 0; begin < path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
@@ -328,7 +344,13 @@ void Group::read(std::string_view key, Declaration& declaration, Place place) co
         if (const YamlValue* given = find(key)) {
           declaration.where = given->where;
           declaration.value = shown(*given);
-          if (const std::string wrong = read_yaml(*given, *value); !wrong.empty()) declaration.refuse(wrong);
+          std::string wrong = read_yaml(*given, *value);
+          if constexpr (std::is_same_v<decltype(value), Index*>) {
+            const std::string_view text = given->quoted ? "" : std::string_view(given->text);
+            if (const auto amount = amount_in(text, declaration.path); amount && !wrong.empty()) *value = *amount, wrong.clear();
+            if (!wrong.empty()) wrong += advice_on_amount(text, declaration.path);
+          }
+          if (!wrong.empty()) declaration.refuse(wrong);
         }
         declaration.value = write_yaml(*value);
       },
@@ -342,14 +364,36 @@ void Group::missing(std::string_view key, const Declaration& wanted) const {
        slip(*this, std::string(key)), key, path, or_else);
 }
 
+namespace {
+
+// Exit::config for a model's config.json and for text files.
+void refuse_other_files(const std::filesystem::path& file, const std::string& name, const std::string& text) {
+  const bool json = text.starts_with('{') && text.find("\"model_type\"") != text.npos;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  require(!json, Exit::config, "{}: is a Hugging Face config.json, not a deck; a run starts from this model with a deck and --init-from {}", name,
+          shown(folder.string()));
+  const std::filesystem::path type = file.extension();
+  if (type != ".txt" && type != ".jsonl" && type != ".csv") return;
+  try {
+    parse_yaml(text, name);
+  } catch (const Error&) {
+    fail(Exit::config, "{}: is a text file, not a deck (YAML); `gyrfalcon data build` makes training data from text", name);
+  }
+}
+
+}  // namespace
+
 Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> overrides, const TextKind& kind) {
   const std::string name = shown(file.string());
   std::error_code no;
   require(std::filesystem::exists(file, no), Exit::missing, "{}: there is no such {}", name, kind.name);
-  require(!std::filesystem::is_directory(file, no), Exit::missing, "{}: is a folder, not a {}", name, kind.name);
+  const bool model = kind.overridden && std::filesystem::exists(file / "config.json", no);
+  require(!std::filesystem::is_directory(file, no), Exit::missing, "{}: is a folder, not a {}{}", name, kind.name,
+          model ? fmt::format("; a run starts from a model with a deck and --init-from {}", name) : "");
   const InputFile in(file);
   std::string text(std::size_t(2) << 20, '\0');  // twice the maximum size of a deck; limits the read of a huge file
   text.resize(in.read(0, text.data(), text.size()));
+  if (kind.overridden) refuse_other_files(file, name, text);
   require(!parse_yaml(text, name).names.empty(), Exit::config, "{}: is empty; a {} has {}", name, kind.name, kind.sections);
   return parse(text, name, overrides, kind);
 }

@@ -70,7 +70,8 @@ Index samples_of(const RunConfig& run) {
 RunData open_data(const RunConfig& run, Grid& grid) {
   grid.begin_task("data");
   run.model.objective->check_training(run.model);
-  require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx");
+  require(!run.data.prefixes.empty(), Exit::config,
+          "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx, which `gyrfalcon data build` makes from text");
   RunData data{Dataset(dataset_options(run, Split::train, samples_of(run))), {}};
   collective_check(grid.world(), [&] {
     if (grid.position() == 0 && !run.data.tokenizer.empty()) {
@@ -80,6 +81,18 @@ RunData open_data(const RunConfig& run, Grid& grid) {
   });
   if (run.train.eval_every > 0) data.validation.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
   return data;
+}
+
+Index samples_per_epoch(const Dataset& dataset) {
+  Index samples = 0;
+  for (Index corpus = 0; corpus < dataset.corpora(); ++corpus) samples += dataset.per_epoch(corpus);
+  return samples;
+}
+
+std::string epoch_text(const RunConfig& run, const Dataset& training) {
+  const Index samples = samples_per_epoch(training), batch = run.largest_batch();
+  return fmt::format("training data: {} sequences of {} tokens; one epoch is {} steps of {}; the run reads {:.3g} epochs", samples,
+                     run.train.seq_length, (samples + batch - 1) / batch, batch, double(samples_of(run)) / double(std::max<Index>(1, samples)));
 }
 
 MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model, Index first, Index batch, Index seq_length) {

@@ -17,6 +17,10 @@ struct RunData {
 };
 // Collective over the grid. Exit::config, Exit::data or Exit::missing if deck and files do not fit together.
 RunData open_data(const RunConfig&, Grid&);
+// Number of samples in one pass over all corpora of a dataset.
+Index samples_per_epoch(const Dataset&);
+// Size of the training data, steps of one epoch, and epochs of the run, as one line of the log.
+std::string epoch_text(const RunConfig&, const Dataset& training);
 // Tokenizer that finds the beginnings of words for the run's objective; null if the objective does not need them, or
 // the deck names no tokenizer.
 std::shared_ptr<const Tokenizer> words_of(const RunConfig&);

@@ -36,8 +36,8 @@ CheckpointHeader RunStart::begin() {
     parts_.engine.initialise();
     if (adapts_drawn_weights(parts_.run))
       print_line(
-          "warning: adapters (finetune.lora) on frozen weights that are drawn at random; give a trained model with --init-from "
-          "DIR");
+          "warning: LoRA (finetune.lora) on frozen random weights learns little; did you forget --init-from DIR, which gives a "
+          "trained model?");
     return at;
   }
   parts_.engine.load_weights(from);

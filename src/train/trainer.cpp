@@ -2,6 +2,7 @@
 #include "src/train/trainer.hpp"
 
 #include "modules/cost/flops.hpp"
+#include "src/config/run_advice.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/folder_ownership.hpp"
@@ -57,9 +58,12 @@ void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const Ru
   if (r.ranks > 1) log.print_line("communication between ranks: " + r.transport);
   if (!graphs.empty()) log.print_line("CUDA graphs: " + graphs);
   if (!run.parallel.islands.empty()) log.print_line("islands: " + text_of(layout, run.parallel.islands));
+  log.print_line(epoch_text(run, data.training));
   for (const std::string& note : data.training.notes()) log.print_line(note);
   if (!data.validation) return;
   for (const std::string& note : data.validation->notes()) log.print_line("validation: " + note);
+  if (const std::string warning = doubtful_evaluation(run, samples_per_epoch(*data.validation)); !warning.empty())
+    log.print_line("warning: " + warning);
 }
 
 }  // namespace

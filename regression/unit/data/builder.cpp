@@ -157,6 +157,23 @@ TEST(builder, text_is_split_into_documents_by_rule) {
   EXPECT_EQ(built("a.txt", all, {}), (Texts{all}));
 }
 
+// A page has 4 KiB or a little more, and begins at a line.
+TEST(builder, pages_divide_text_at_line_starts) {
+  std::string text;
+  for (int line = 0; text.size() < 20000; ++line) text += "line " + std::to_string(line) + (line % 7 == 0 ? "\n\n" : "\n");
+  const Texts pages = built("a.txt", text, rule(Rule::page));
+  ASSERT_EQ(pages.size(), 5u);
+  std::string joined;
+  for (const std::string& page : pages) {
+    EXPECT_LT(page.size(), 4096u + 40);
+    EXPECT_GT(page.size(), &page == &pages.back() ? 1u : 4096u - 40);
+    EXPECT_TRUE(page.find("line") < 2) << page.substr(0, 20);
+    joined += page;
+  }
+  EXPECT_TRUE(joined == text);
+  EXPECT_EQ(built("a.txt", "short", rule(Rule::page)), (Texts{"short"}));
+}
+
 TEST(builder, refuses_content_that_is_not_text) {
   std::mt19937 random(5);
   std::string noise(5000, ' '), latin, tar(600, '\0');
@@ -198,7 +215,9 @@ TEST(builder, bad_json_lines_are_reported_or_skipped) {
                                                      {"{\"text\": \"\\ud800\"}", "not valid JSON"},
                                                      {"{\"text\": \"x\"} 1", "not valid JSON"},
                                                      {"{\"text\": \"x\"}" + std::string("\0 y", 3), "not valid JSON at character 14: a zero byte"},
-                                                     {"{\"txt\": \"x\"}", "no key 'text' (keys: txt)"},
+                                                     {"{\"txt\": \"x\"}", "no key 'text' (keys: txt); give the key that holds the text with --key"},
+                                                     {"{\"messages\": []}", "no key 'text' (keys: messages); chats need --template"},
+                                                     {"{\"chosen\": \"a\", \"rejected\": \"b\"}", "preference pairs need --pairs"},
                                                      {"{\"text\": 7}", "a number under 'text'"},
                                                      {"{\"text\": [\"x\"]}", "an array under 'text'"},
                                                      {"{\"text\": \"x\", \"text\": \"y\"}", "twice"},
@@ -399,7 +418,7 @@ TEST(builder, corpus_bytes_do_not_depend_on_rank_count) {
   const std::vector<fs::path> inputs = {folder.in("big.txt", big),   folder.in("tiny.txt", "x"),
                                         folder.in("empty.txt", ""),  folder.in("other.txt", other),
                                         folder.in("l.jsonl", lines), folder.in("line.txt", std::string(1'200'000, 'z') + "\n\nend")};
-  for (const auto& format : {rule(Rule::automatic), rule(Rule::separator), rule(Rule::line), rule(Rule::separator, "hills")}) {
+  for (const auto& format : {rule(Rule::automatic), rule(Rule::separator), rule(Rule::line), rule(Rule::page), rule(Rule::separator, "hills")}) {
     std::string bin, idx;
     for (const int ranks : {1, 2, 3, 5}) {
       BuildReport report;

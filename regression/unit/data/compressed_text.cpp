@@ -96,9 +96,9 @@ std::vector<ReadDocument> read_documents(DocumentFile&& file, std::int64_t strid
 
 TEST_F(compressed_text, gives_same_documents_as_plain_text) {
   for (int trial = 0; trial < 24; ++trial) {
-    const Rule rules[] = {Rule::file, Rule::separator, Rule::line, Rule::json_lines};
+    const Rule rules[] = {Rule::file, Rule::separator, Rule::line, Rule::page, Rule::json_lines};
     DocumentFormat format;
-    format.rule = rules[trial % 4];
+    format.rule = rules[std::size_t(trial) % std::size(rules)];
     format.separator = upto(1) > 0 ? "--" : "";
     const std::size_t size = std::size_t(upto(3) > 0 ? upto(5 << 20) : upto(40));
     std::string plain = format.rule == Rule::json_lines ? json_lines(size) : text(size);
@@ -113,7 +113,7 @@ TEST_F(compressed_text, gives_same_documents_as_plain_text) {
 // A compressed text without a place to divide it is refused before it fills the memory.
 TEST_F(compressed_text, endless_line_is_refused_at_the_limit) {
   constexpr std::size_t limit = 1 << 20, window = 2 * limit + 4 * std::size_t(DocumentFile::block_bytes);
-  for (const Rule rule : {Rule::file, Rule::separator, Rule::line, Rule::json_lines})
+  for (const Rule rule : {Rule::file, Rule::separator, Rule::line, Rule::page, Rule::json_lines})
     for (const bool gz : {true, false})
       for (const char* unit : {"x", "\n", " x\n"}) {
         DocumentFormat format;

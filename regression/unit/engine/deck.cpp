@@ -298,6 +298,38 @@ TEST(deck, exact_exponents_and_python_booleans_are_read) {
   EXPECT_TRUE(declare(other).tied);
 }
 
+TEST(deck, amounts_are_read_where_the_key_has_units) {
+  const auto read = [](const std::string& text) {
+    Deck deck = Deck::parse("train: {steps: " + text + "}", "run.yaml");
+    return Index(deck.section("train", "").need<Index>("steps", "optimizer steps"));
+  };
+  EXPECT_EQ(read("10k"), 10000);
+  EXPECT_EQ(read("1.5M"), 1500000);
+  const auto bytes = [](const std::string& text) {
+    Deck deck = Deck::parse("memory: {device_bytes: " + text + "}", "run.yaml");
+    return Index(deck.section("memory", "").need<Index>("device_bytes", "limit"));
+  };
+  EXPECT_EQ(bytes("24GB"), 24'000'000'000);
+  EXPECT_EQ(bytes("24 GiB"), Index(24) << 30);
+  EXPECT_EQ(bytes("0.5kB"), 500);
+  try {
+    bytes("24XB");
+    ADD_FAILURE() << "24XB is read";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("24XB is not an integer; the units of bytes are kB, MB"), std::string::npos) << e.what();
+  }
+  expect_refused(good, {"model.width = 1k is not an integer; write 1000 or 1024"}, {"model.width=1k"});
+  expect_refused(good, {"train.steps = 1% is not an integer; write the number itself, not a percentage"}, {"train.steps=1%"});
+  expect_refused(good, {"train.steps = 1.00001k is not an integer"}, {"train.steps=1.00001k"});
+}
+
+TEST(deck, words_that_are_no_overrides_get_a_remedy) {
+  expect_refused(good, {"command line `train.steps:3`: write train.steps=3"}, {"train.steps:3"}, Exit::usage);
+  expect_refused(good, {"command line `train/steps=3`: write train.steps=3"}, {"train/steps=3"}, Exit::usage);
+  expect_refused(good, {"an override is written section.key=value"}, {"train.steps:"}, Exit::usage);
+  expect_refused(good, {"this is a file, and a run has one deck"}, {std::string(GYR_SOURCE_DIR) + "/input/demo.yaml"}, Exit::usage);
+}
+
 TEST(deck, key_of_another_section_precedes_similar_names) {
   expect_refused(with("  schedule: linear", "  schedules: linear"), {"did you mean `schedule`?"});  // one letter differs
   expect_refused(with("  chunk: 64", "  stepz: 64"), {"section `model.mamba` has: chunk"});
@@ -384,10 +416,16 @@ TEST(deck, files_that_cannot_be_read_are_named) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "good.yaml") << good;
   std::ofstream(folder / "bad.yaml") << with("chunk: 64", "chunk: 65");
+  std::ofstream(folder / "prose.txt") << "It was a dark night: the rain fell\n- in torrents: except\n at intervals\n";
+  std::filesystem::create_directories(folder / "hf");
+  std::ofstream(folder / "hf/config.json") << "{\"model_type\": \"llama\", \"hidden_size\": 64}";
   Deck deck = Deck::read(folder / "good.yaml", Strings{"train.steps=5"});
   EXPECT_EQ(declare(deck).steps, 5);
   for (const auto& [name, code, expected] : {std::tuple{"bad.yaml", Exit::config, "bad.yaml:8:"},
-                                             std::tuple{"none.yaml", Exit::missing, "no such deck"}, std::tuple{"", Exit::missing, "is a folder"}}) {
+                                             std::tuple{"none.yaml", Exit::missing, "no such deck"}, std::tuple{"", Exit::missing, "is a folder"},
+                                             std::tuple{"prose.txt", Exit::config, "is a text file, not a deck (YAML); `gyrfalcon data build`"},
+                                             std::tuple{"hf", Exit::missing, "is a folder, not a deck; a run starts from a model"},
+                                             std::tuple{"hf/config.json", Exit::config, "is a Hugging Face config.json, not a deck"}}) {
     try {
       Deck wrong = Deck::read(folder / name);
       declare(wrong);

@@ -3,7 +3,9 @@
 #include <map>
 
 #include "modules/cost/flops.hpp"
+#include "regression/support/folder.hpp"
 #include "regression/support/testing.hpp"
+#include "src/config/run_advice.hpp"
 #include "src/config/run_config.hpp"
 
 namespace gyr::testing::decks_suite {
@@ -23,6 +25,26 @@ TEST(decks, published_models_have_published_parameter_counts) {
     deck.finish();
     EXPECT_EQ(parameter_count(run.model), parameters) << name;
   }
+}
+
+// finetune.yaml and lora.yaml take the shape of the model from --init-from, and have the default shape here.
+TEST(decks, every_deck_is_valid_and_listed) {
+  const std::filesystem::path folder = std::filesystem::path(GYR_SOURCE_DIR) / "input";
+  const std::string page = contents(folder / "README.md");
+  int decks = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".yaml") continue;
+    const std::string name = entry.path().filename();
+    SCOPED_TRACE(name);
+    Deck deck = Deck::read(entry.path());
+    const RunConfig run = read_run_config(deck);
+    deck.finish();
+    EXPECT_EQ(doubtful_settings(run), std::vector<std::string>());
+    const bool falcon_h1 = name.starts_with("falcon-h1-");  // listed as falcon-h1-{...}.yaml
+    EXPECT_TRUE(falcon_h1 || page.find("`" + name + "`") != page.npos) << "input/README.md does not list it";
+    ++decks;
+  }
+  EXPECT_GE(decks, 25);
 }
 
 }  // namespace

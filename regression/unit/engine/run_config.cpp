@@ -2,6 +2,7 @@
 // Settings of a run: the batch size follows its ramp, the grid uses the available ranks, and an invalid setting is
 // refused with an error that names a valid one.
 #include "src/config/run_config.hpp"
+#include "src/config/run_advice.hpp"
 
 #include <algorithm>
 #include <array>
@@ -361,6 +362,37 @@ TEST(run_config, virtual_stages_split_the_layers_of_a_rank) {
   expect_refused([] { layout_of(run_of(ramped, {"parallel.pipeline=2", "parallel.virtual_stages=5"}), 2); }, {"10 pipeline stages", "8 or less"});
 }
 
+TEST(run_config, doubtful_settings_are_reported_with_a_remedy) {
+  const auto warnings = [](const std::string& train, const std::string& optimizer, const std::string& prefixes = "[a]") {
+    return doubtful_settings(
+        run_of(fmt::format("train: {{{}}}\noptimizer: {{{}}}\nmodel: {{pattern: P}}\ndata: {{prefixes: {}}}\n", train, optimizer, prefixes)));
+  };
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(warnings("steps: 200", "warmup_steps: 100, min_lr: 1e-3"), Lines());
+  EXPECT_EQ(warnings("steps: 20", "warmup_steps: 100"),
+            Lines{"optimizer.warmup_steps = 100 is longer than the run (train.steps = 20): the learning rate never reaches optimizer.lr; "
+                  "optimizer.warmup_steps=1 suits it"});
+  EXPECT_EQ(warnings("steps: 199", "warmup_steps: 100"),
+            Lines{"optimizer.warmup_steps = 100 is more than half of the run (train.steps = 199): optimizer.warmup_steps=9 suits it"});
+  EXPECT_EQ(warnings("steps: 200", "lr: 1e-3, min_lr: 0.01"),
+            Lines{"optimizer.min_lr = 0.01 is above optimizer.lr = 0.001: the learning rate rises; set optimizer.min_lr=0.0001"});
+  EXPECT_EQ(warnings("steps: 200", "lr: 1e-3, min_lr: 0.01, schedule: constant"), Lines());
+  EXPECT_EQ(warnings("steps: 200", "schedule: wsd, wsd_decay: 201"),
+            Lines{"optimizer.wsd_decay = 201 is longer than the run (train.steps = 200): the decay has no stable phase before it; "
+                  "optimizer.wsd_decay=40 suits it"});
+  EXPECT_EQ(warnings("steps: 200", "wsd_decay: 201"), Lines());
+  EXPECT_EQ(warnings("steps: 200", "", "[a, b, a]"), Lines{"data.prefixes names a twice, so its documents are read twice as often"});
+  EXPECT_EQ(warnings("steps: 0", "warmup_steps: 100").size(), 1u);
+}
+
+TEST(run_config, repeated_reads_of_validation_data_are_reported) {
+  const RunConfig run = run_of("train: {eval_batches: 100, global_batch_size: 8}\nmodel: {pattern: P}\n");
+  EXPECT_EQ(doubtful_evaluation(run, 800), "");
+  EXPECT_EQ(doubtful_evaluation(run, 793), "");
+  EXPECT_EQ(doubtful_evaluation(run, 134),
+            "train.eval_batches = 100 reads the 134 sequences of the validation split 5.97 times; train.eval_batches=17 reads them once");
+}
+
 TEST(run_config, samples_of_run_equal_sum_over_steps) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 300; ++trial) {
@@ -385,6 +417,8 @@ TEST(run_config, too_large_key_combinations_are_refused_by_name) {
 }
 
 TEST(run_config, layer_patterns_are_expanded_and_checked) {
+  for (const char* pattern : {"Px2", "P2"})
+    expect_refused([&] { run_of(fmt::format("model: {{pattern: {}}}", pattern)); }, {"repeated layers are written SYMBOLS x COUNT", "as in P x 2"});
   EXPECT_EQ(run_of("model: {pattern: P x 3}").model.pattern, "PPP");
   EXPECT_EQ(run_of("model: {pattern: M*- x 2}").model.pattern, "M*-M*-");
   EXPECT_EQ(run_of("model: {pattern: M*-P}").model.pattern, "M*-P");

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tests of the way from the user's own text to a trained model: advice of `tokenizer train`, `data build`, `plan` and
+// `train`, and errors for files in place of a PREFIX.
+#include <gtest/gtest.h>
+
+#include "regression/support/material.hpp"
+
+namespace gyr::testing::own_text_suite {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const Material& material() { return Material::get(); }
+
+void expect_parts(const std::string& text, const Words& parts) {
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+}
+
+std::string built(const fs::path& text, const fs::path& prefix, const Words& options = {}) {
+  Words words{"data", "build", text, prefix, "--tokenizer", material().tokenizer()};
+  words.insert(words.end(), options.begin(), options.end());
+  const Result r = run(words);
+  EXPECT_EQ(r.code, 0) << output_of(r);
+  return r.out;
+}
+
+TEST(own_text, data_build_reports_single_documents_and_settings) {
+  const Folder folder;
+  const fs::path text = folder / "my.txt", prefix = folder / "one";
+  put_contents(text, contents(material().text()).substr(0, 30000));
+  const std::string one = built(text, prefix);
+  expect_parts(one,
+               {"tokens in 1 document from 30.0 kB of text", "warning: 1 document is too few for a validation split: --documents page",
+                "in the deck: data.prefixes=[" + prefix.string() + "] data.tokenizer=" + material().tokenizer().string() + " model.vocab_size=300",
+                "suggested:   train.steps="});
+  const std::string pages = built(text, folder / "pages", {"--documents", "page"});
+  expect_parts(pages, {"tokens in 8 documents from 30.0 kB of text"});
+  EXPECT_NE(pages.find("warning: 8 documents are too few"), std::string::npos) << pages;
+  const std::string ten = built(material().text(), folder / "ten", {"--documents", "page"});
+  EXPECT_EQ(ten.find("warning"), std::string::npos) << ten;
+}
+
+TEST(own_text, tokenizer_train_reports_a_vocabulary_too_large) {
+  const Folder folder;
+  const Result r = run({"tokenizer", "train", folder / "t.json", material().text(), "--vocab-size", "32768"});
+  ASSERT_EQ(r.code, 0) << output_of(r);
+  expect_parts(r.out, {"tokens, learned from", "the vocabulary stays below --vocab-size 32768", "warning: --vocab-size 32768 is large for",
+                       "512 suits this text"});
+  const Result fitting = run({"tokenizer", "train", folder / "u.json", material().text(), "--vocab-size", "300"});
+  EXPECT_EQ(fitting.out.find("warning"), std::string::npos) << fitting.out;
+}
+
+TEST(own_text, files_in_place_of_a_prefix_are_named) {
+  const Folder folder;
+  const std::string prefix = material().prefix().string(), text = material().text().string();
+  const auto refused = [&](const Words& words, const Words& parts) {
+    const Result r = run(words);
+    EXPECT_EQ(r.code, int(Exit::missing)) << output_of(r);
+    expect_parts(r.err, parts);
+  };
+  for (const char* ending : {".bin", ".idx"}) {
+    refused(material().train(folder / "out", {"data.prefixes=[" + prefix + ending + "]"}),
+            {prefix + ending + ": a PREFIX of token files is named without .bin or .idx: " + prefix});
+    refused({"data", "info", prefix + ending}, {"is named without .bin or .idx: " + prefix});
+  }
+  refused(material().train(folder / "out", {"data.prefixes=[" + text + "]"}),
+          {text + ": is a file, not the PREFIX of token files; `gyrfalcon data build " + text + " PREFIX"});
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+TEST(own_text, train_reports_epochs_and_doubtful_settings) {
+  const Folder folder;
+  const Result r = run(material().train(folder / "out", {"train.steps=3", "optimizer.warmup_steps=100", "train.eval_every=3", "data.split=90,10",
+                                                         "train.eval_batches=32", "optimizer.min_lr=1", "data.order=shuffled"}),
+                       {.ranks = 2});
+  ASSERT_EQ(r.code, 0) << output_of(r);
+  expect_parts(r.out, {"warning: optimizer.warmup_steps = 100 is longer than the run (train.steps = 3)", "warning: optimizer.min_lr = 1 is above",
+                       "training data: ", "one epoch is ", "; the run reads 0.",
+                       "warning: train.eval_batches = 32 reads the 242 sequences of the validation split 1.06 times; train.eval_batches=31"});
+  const auto first = r.out.find("warning: optimizer.warmup_steps");
+  EXPECT_EQ(r.out.find("warning: optimizer.warmup_steps", first + 1), std::string::npos) << "two ranks print it once";
+}
+
+TEST(own_text, empty_validation_split_error_names_the_remedies) {
+  const Folder folder;
+  built(material().text(), folder / "one");
+  const Result r = run(material().train(folder / "out", {"data.prefixes=[" + (folder / "one").string() + "]", "train.eval_every=1"}));
+  EXPECT_EQ(r.code, int(Exit::data)) << output_of(r);
+  expect_parts(r.err, {"the validation split is empty", "of 1 document round to none", "data build --documents page", "train.eval_every=0"});
+}
+
+TEST(own_text, plan_reports_tokens_per_parameter_and_epochs) {
+  const std::string demo = std::string(GYR_SOURCE_DIR) + "/input/demo.yaml";
+  const Result r = run({"plan", material().deck(), "train.steps=1k"});
+  ASSERT_EQ(r.code, 0) << output_of(r);
+  expect_parts(r.out, {"in 1000 steps", " per parameter, ", " epochs of ", " training tokens"});
+  const Result none = run({"plan", demo});
+  expect_parts(none.out, {"1.638e+06 in 800 steps, 0.48 per parameter; data.prefixes cannot be read yet"});
+  const Words predicted{"plan", demo, "--cluster", std::string(GYR_SOURCE_DIR) + "/input/clusters/h100.yaml", "--tokens"};
+  const auto days = [&](const char* tokens) {
+    Words words = predicted;
+    words.push_back(tokens);
+    const Result r = run(words);
+    EXPECT_EQ(r.code, 0) << output_of(r);
+    return r.out;
+  };
+  EXPECT_EQ(days("1T"), days("1e12"));
+  EXPECT_EQ(days("300B"), days("3e11"));
+  Words wrong = predicted;
+  wrong.push_back("1X");
+  expect_parts(run(wrong).err, {"--tokens 1X: must be a number from 1 to 1e+18, as in 1e9, 300B or 1T"});
+}
+
+}  // namespace
+}  // namespace gyr::testing::own_text_suite

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/data/corpus_advice.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace gyr::testing::corpus_advice_suite {
+namespace {
+
+BuildReport report_of(std::int64_t bytes, std::int64_t documents, std::int64_t tokens) { return {bytes, documents, tokens, tokens, 0, 0}; }
+
+bool contains(const std::vector<std::string>& lines, const std::string& part) {
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(part) != line.npos; });
+}
+
+TEST(corpus_advice, sizes_have_suitable_units) {
+  EXPECT_EQ(size_text(0), "0 bytes");
+  EXPECT_EQ(size_text(999), "999 bytes");
+  EXPECT_EQ(size_text(1000), "1.0 kB");
+  EXPECT_EQ(size_text(999'960), "1.0 MB");
+  EXPECT_EQ(size_text(31'828'739), "31.8 MB");
+  EXPECT_EQ(size_text(std::int64_t(2.5e12)), "2.5 TB");
+  EXPECT_EQ(count_text(1, "document"), "1 document");
+  EXPECT_EQ(count_text(0, "document"), "0 documents");
+}
+
+TEST(corpus_advice, suggested_vocabulary_grows_with_the_text) {
+  EXPECT_EQ(suggested_vocabulary(0), 512);
+  EXPECT_EQ(suggested_vocabulary(1'100'000), 512);
+  EXPECT_EQ(suggested_vocabulary(31'828'739), 4096);
+  EXPECT_EQ(suggested_vocabulary(std::int64_t(1) << 40), 32768);
+}
+
+TEST(corpus_advice, documents_without_validation_split_are_reported) {
+  EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 1, 1000), 4096, true), "1 document is too few for a validation split: --documents page"));
+  EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 3, 1000), 4096, false), "3 documents are too few for a validation split; give more examples"));
+  EXPECT_TRUE(corpus_warnings(report_of(4000, 40, 1000), 4096, true).empty());
+}
+
+TEST(corpus_advice, tokenizer_that_merges_nothing_is_reported) {
+  EXPECT_TRUE(contains(corpus_warnings(report_of(40000, 40, 40000), 4096, true), "1.00 bytes per token with 4096 tokens in the vocabulary"));
+  EXPECT_TRUE(corpus_warnings(report_of(40000, 40, 40000), 300, true).empty()) << "a vocabulary of bytes has one byte per token";
+  EXPECT_TRUE(corpus_warnings(report_of(40000, 40, 16000), 4096, true).empty());
+}
+
+TEST(corpus_advice, suggested_settings_fit_the_size_of_data) {
+  EXPECT_EQ(suggested_settings(report_of(1'100'000, 270, 409'600)),
+            "train.steps=800 optimizer.warmup_steps=40 train.eval_every=160 train.eval_batches=8 (steps of 8 x 256 tokens; one epoch is 200 steps)");
+  EXPECT_EQ(suggested_settings(report_of(4000, 1, 1000)),
+            "train.steps=50 optimizer.warmup_steps=2 train.eval_every=10 train.eval_batches=1 (steps of 8 x 256 tokens; one epoch is 1 step)");
+  EXPECT_NE(suggested_settings(report_of(0, 1, 2'048'000'000)).find("train.steps=1000000 optimizer.warmup_steps=2000"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gyr::testing::corpus_advice_suite

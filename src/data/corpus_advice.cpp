@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/data/corpus_advice.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/base/error.hpp"
+#include "src/data/dataset.hpp"
+
+namespace gyr {
+
+namespace {
+
+constexpr const char* default_split = "949,50,1";  // of data.split
+constexpr std::int64_t suggested_batch = 8, suggested_length = 256, step_tokens = suggested_batch * suggested_length;
+constexpr std::int64_t bytes_per_vocabulary_entry = 4000;
+// A BPE tokenizer with more than the 256 bytes merges most of the text that it was trained for.
+constexpr std::int64_t least_vocabulary = 512;
+constexpr double least_bytes_per_token = 1.2;
+
+}  // namespace
+
+std::string size_text(std::int64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  double size = double(bytes) / 1000;
+  const char* unit = "kB";
+  for (const char* larger : {"MB", "GB", "TB"})
+    if (size >= 999.95) size /= 1000, unit = larger;
+  return fmt::format("{:.1f} {}", size, unit);
+}
+
+std::string count_text(std::int64_t count, const std::string& thing) { return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s"); }
+
+std::int64_t suggested_vocabulary(std::int64_t bytes) {
+  return std::int64_t(std::bit_floor(std::uint64_t(std::clamp<std::int64_t>(bytes / bytes_per_vocabulary_entry, 512, 32768))));
+}
+
+std::vector<std::string> corpus_warnings(const BuildReport& report, std::int64_t vocab_size, bool plain) {
+  std::vector<std::string> warnings;
+  const SequenceRange validation = split_range(default_split, Split::validation, report.documents);
+  if (validation.first == validation.last)
+    warnings.push_back(
+        fmt::format("{} {} too few for a validation split{}", count_text(report.documents, "document"), report.documents == 1 ? "is" : "are",
+                    plain ? ": --documents page divides a text into documents of 4 KiB, separator at blank lines, and line at each line end"
+                          : "; give more examples, or set train.eval_every=0"));
+  const double bytes_per_token = double(report.bytes) / double(std::max<std::int64_t>(1, report.tokens));
+  if (plain && vocab_size >= least_vocabulary && bytes_per_token < least_bytes_per_token)
+    warnings.push_back(
+        fmt::format("{:.2f} bytes per token with {} tokens in the vocabulary: the tokenizer does not fit this text; train one on it with `gyrfalcon "
+                    "tokenizer train`, and check the language and the encoding (UTF-8) of the text",
+                    bytes_per_token, vocab_size));
+  return warnings;
+}
+
+// Short corpora are read four times, long ones once.
+std::string suggested_settings(const BuildReport& report) {
+  const std::int64_t epoch = std::max<std::int64_t>(1, report.tokens / step_tokens);
+  const std::int64_t steps = std::max<std::int64_t>(50, epoch < 1000 ? std::min<std::int64_t>(1000, 4 * epoch) : epoch);
+  const std::int64_t validation = report.tokens / 20 / step_tokens;
+  return fmt::format("train.steps={} optimizer.warmup_steps={} train.eval_every={} train.eval_batches={}", steps,
+                     std::clamp<std::int64_t>(steps / 20, 1, 2000), std::max<std::int64_t>(1, steps / 5),
+                     std::clamp<std::int64_t>(validation, 1, 8)) +
+         fmt::format(" (steps of {} x {} tokens; one epoch is {})", suggested_batch, suggested_length, count_text(epoch, "step"));
+}
+
+}  // namespace gyr
