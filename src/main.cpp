@@ -7,9 +7,11 @@
 #include "src/commands/runtime.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
+#include "src/watch/stop.hpp"
 
 int main(int argc, char** argv) {
   using namespace gyr;
+  restore_hangup();
   prepare_threads(argv);
   keep_freed_blocks();
   Command program("gyrfalcon", "Gyrfalcon trains hybrid attention + state-space language models on an MPI grid.");

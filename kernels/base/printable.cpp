@@ -63,7 +63,7 @@ std::string without_middle(std::string_view text, std::size_t head, std::size_t 
 }
 
 std::string shortened(std::string_view line) {
-  constexpr std::size_t most_of_word = 160, most_of_line = 1000;
+  constexpr std::size_t most_of_word = 160, most_of_line = 4000;
   std::string out;
   while (!line.empty()) {
     const std::size_t end = std::min(line.find(' '), line.size());
@@ -72,7 +72,7 @@ std::string shortened(std::string_view line) {
     if (end < line.size()) out += ' ';
     line.remove_prefix(std::min(end + 1, line.size()));
   }
-  return out.size() <= most_of_line ? out : without_middle(out, 600, 300);
+  return out.size() <= most_of_line ? out : without_middle(out, 2400, 1500);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace gyr {
 // codes, as in \x1b and \u202e. All other text is unchanged, so that a second call changes nothing.
 std::string printable(std::string_view text);
 // The same for a message of one line. A message may repeat a name or value of any length. Therefore a word of more than
-// 160 bytes that is not a path loses its middle, and so does a line of more than 1000 bytes.
+// 160 bytes that is not a path loses its middle, and so does a line of more than 4000 bytes.
 std::string printable_line(std::string_view text);
 // The same for a message of several lines. Lines after the first are indented, so that none of them looks like a log
 // line of its own.

@@ -32,7 +32,8 @@ Arena::Arena(Memory category, Index bytes) : category_(category), real_(true), c
   if (bytes == 0) return;
   memory_.reset(backend::take_memory(capacity_ + alignment));
   if (!memory_)
-    fail(Exit::device, "cannot allocate {} bytes for {}; use more ranks, a smaller micro-batch or a smaller model", bytes, name_of(category));
+    fail(Exit::device, "out of memory: {:.1f} MiB for {} cannot be allocated; use more ranks, a smaller micro-batch or a smaller model",
+         double(bytes) / (1 << 20), name_of(category));
   base_ = reinterpret_cast<char*>(aligned(reinterpret_cast<std::intptr_t>(memory_.get())));
   forbid(base_, capacity_);
 }

@@ -264,6 +264,18 @@ TEST(commands, dry_run_prints_the_plan) {
   }
 }
 
+TEST(commands, dry_run_compares_shapes_of_initial_weights) {
+  for (const Words& command : {Words{"plan"}, Words{"train", "--dry-run"}}) {
+    Words words = command;
+    words.insert(words.end(), {material().deck().string(), "--init-from", material().trained()});
+    EXPECT_EQ(run(words).code, 0);
+    words.push_back("model.mlp.intermediate_size=96");
+    const Result r = run(words);
+    EXPECT_EQ(r.code, int(Exit::config)) << output_of(r);
+    EXPECT_NE(r.err.find("has shape 64 x 32, but the deck's model needs 96 x 32"), r.err.npos) << r.err;
+  }
+}
+
 TEST(commands, tokenizer_round_trips_arbitrary_bytes) {
   for (const std::string& text : {random_bytes(5000, 1), std::string("plain text, with spaces\n"), std::string("\0\n\r\t \xff", 6), std::string()}) {
     const Result ids = run({"tokenizer", "encode", material().tokenizer()}, {.input = text});

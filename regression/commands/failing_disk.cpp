@@ -184,4 +184,36 @@ TEST(failing_disk, every_rename_is_fsynced_before_and_after) {
 TEST(failing_disk, failed_system_call_in_a_save_loses_nothing) { fail_calls(4); }
 TEST(every_failing_call, every_failed_system_call_in_save_loses_nothing) { fail_calls(1000000); }
 
+// A run on a disk that reports this number of free bytes.
+Result run_with_free_bytes(const Words& words, long free) {
+  return run(words, {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_FREE_BYTES", std::to_string(free)}}});
+}
+
+TEST(failing_disk, run_without_space_for_checkpoints_never_starts) {
+  const Folder folder;
+  const Words words = Material::get().train(folder / "out", {"train.steps=5", "checkpoint.every=1", "checkpoint.keep=3"});
+  const Result refused = run_with_free_bytes(words, 1'000'000);
+  EXPECT_EQ(refused.code, int(Exit::io)) << output_of(refused);
+  EXPECT_NE(refused.err.find("a checkpoint of this run needs "), refused.err.npos) << refused.err;
+  EXPECT_NE(refused.err.find("only 1.0 MB is free"), refused.err.npos) << refused.err;
+  EXPECT_FALSE(fs::exists(folder / "out/status.json") || fs::exists(folder / "out/metrics.jsonl"));
+  const Result warned = run_with_free_bytes(words, 8'000'000);
+  EXPECT_EQ(warned.code, 0) << output_of(warned);
+  EXPECT_NE(warned.out.find("4 checkpoints of "), warned.out.npos) << warned.out;
+  EXPECT_EQ(run_with_free_bytes(words, 80'000'000'000).code, int(Exit::usage)) << "the folder has checkpoints now";
+  Words again = words;
+  again.push_back("--resume");
+  const Result done = run_with_free_bytes(again, 0);
+  EXPECT_EQ(done.code, 0) << "nothing is left to save" << output_of(done);
+}
+
+TEST(failing_disk, export_without_space_names_a_model_folder) {
+  const Folder folder;
+  const Result r = run_with_free_bytes({"export-hf", Material::get().trained(), folder / "hf"}, 50'000);
+  EXPECT_EQ(r.code, int(Exit::io)) << output_of(r);
+  EXPECT_NE(r.err.find("a model folder needs "), r.err.npos) << r.err;
+  EXPECT_NE(r.err.find("only 50.0 kB is free"), r.err.npos) << r.err;
+  EXPECT_EQ(folder.files(), 0u);
+}
+
 }  // namespace gyr::testing::failing_disk_suite

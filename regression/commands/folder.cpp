@@ -154,6 +154,11 @@ void refused_starts_change_nothing(bool was_supervised) {
   const Result full = run(was_supervised ? supervised(out, settings) : train(out, settings));
   ASSERT_EQ(full.code, 0) << output_of(full);
   const std::string other = Material::get().trained();
+  const fs::path damaged = folder / "damaged";
+  fs::copy(other, damaged, fs::copy_options::recursive);
+  std::string bytes = contents(Material::shard(damaged));
+  bytes[bytes.size() / 2] = char(bytes[bytes.size() / 2] ^ 1);
+  put_contents(Material::shard(damaged), bytes);
   struct Refusal {
     Words words;
     int code;
@@ -166,6 +171,7 @@ void refused_starts_change_nothing(bool was_supervised) {
                                       {{"--resume", "train.global_batch_size=7", "train.micro_batch_size=2"}, 78},
                                       {{"--resume", "data.tokenizer=/none"}, 66},
                                       {{"--anew", "--init-from", (folder / "none").string()}, 66, false},
+                                      {{"--anew", "--init-from", damaged.string()}, 65, false},
                                       {{"--anew", "--init-from", other, "model.mlp.intermediate_size=96"}, 78, false}};
   const auto refuse = [&](Words words, int code, bool is_supervised) {
     if (is_supervised) words.erase(words.begin());  // --resume
@@ -173,6 +179,7 @@ void refused_starts_change_nothing(bool was_supervised) {
     const Result r = run(is_supervised ? supervised(out, with(words)) : train(out, with(words)));
     EXPECT_EQ(r.code, code) << output_of(r);
     EXPECT_TRUE(unlocked(out) == before) << output_of(r);
+    EXPECT_EQ(fs::exists(out / "supervisor.lock"), was_supervised) << output_of(r);
   };
   for (const Refusal& refusal : refusals)
     for (const bool is_supervised : {false, true})
@@ -401,7 +408,8 @@ TEST(folder, supervisor_forwards_every_signal_to_its_ranks) {
   put_contents(folder / "launcher", "#!/bin/bash\nfor s in TERM USR1 INT; do trap \"echo $s >> " + received.string() + "\" $s; done\necho ready >> " +
                                         received.string() + "\nwhile [ ! -e " + (folder / "enough").string() + " ]; do sleep 0.05; done\nexit 78\n");
   fs::permissions(folder / "launcher", fs::perms::owner_all);
-  const std::vector<std::pair<int, std::string>> sent{{SIGUSR1, "USR1"}, {SIGUSR1, "USR1"}, {SIGTERM, "TERM"}, {SIGINT, "INT"}, {SIGTERM, "TERM"}};
+  const std::vector<std::pair<int, std::string>> sent{{SIGUSR1, "USR1"}, {SIGUSR1, "USR1"}, {SIGTERM, "TERM"},
+                                                      {SIGINT, "INT"},   {SIGHUP, "USR1"},  {SIGTERM, "TERM"}};
   std::string expected = "ready\n";
   std::size_t next = 0;
   const auto signal = [&](int pid, const fs::path&) {
@@ -417,6 +425,22 @@ TEST(folder, supervisor_forwards_every_signal_to_its_ranks) {
   const Result r = run(words, {.limit = 30, .meanwhile = signal});
   EXPECT_EQ(r.code, 78) << output_of(r);
   EXPECT_EQ(contents(received), expected);
+}
+
+TEST(folder, wrong_launcher_is_refused_before_the_folder_exists) {
+  const Folder folder;
+  Words words = supervised(folder / "out", {});
+  words[std::size_t(std::find(words.begin(), words.end(), "-n") - words.begin()) + 1] = "2";  // --launcher none starts one
+  const Result r = run(words);
+  EXPECT_EQ(r.code, 64) << output_of(r);
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+TEST(folder, killed_run_is_reported_as_killed_immediately) {
+  const Folder folder;
+  run(train(folder / "out", {"train.steps=100000"}), {.kill_when = [&] { return losses(folder / "out").contains(2); }});
+  const Result r = run({"ps", folder / "out"});
+  EXPECT_NE(r.out.find("state: killed (no final record"), std::string::npos) << output_of(r);
 }
 
 // SIGUSR1 makes a supervised run save and stop, without a restart.

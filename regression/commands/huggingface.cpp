@@ -225,6 +225,40 @@ TEST(huggingface, export_like_copies_settings_missing_in_the_deck) {
   EXPECT_EQ(Json::parse(contents(folder / "b/config.json"))["max_position_embeddings"], Material::seq_length);
 }
 
+TEST(huggingface, export_names_special_tokens_for_transformers) {
+  const Folder folder;
+  must({"export-hf", material().trained(), folder / "a"});
+  const Json settings = Json::parse(contents(folder / "a/tokenizer_config.json"));
+  EXPECT_EQ(settings["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(settings["model_max_length"], Material::seq_length);
+  EXPECT_EQ(settings["eos_token"], "<|endoftext|>");
+  EXPECT_EQ(settings["pad_token"], "<|pad|>");
+  const Json tokenizer = Json::parse(contents(folder / "a/tokenizer.json"));
+  for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
+    bool is_special = !settings.contains(key);
+    for (const Json& added : tokenizer["added_tokens"]) is_special = is_special || added["content"] == settings[key];
+    EXPECT_TRUE(is_special) << key;
+  }
+  // An import and another export keep the file.
+  must({"import-hf", folder / "a", folder / "ckpt"});
+  must({"export-hf", folder / "ckpt", folder / "b"});
+  EXPECT_EQ(contents(folder / "b/tokenizer_config.json"), contents(folder / "a/tokenizer_config.json"));
+}
+
+TEST(huggingface, llama_quantization_is_answered_with_its_command) {
+  const Folder folder;
+  const std::string command = "`llama-quantize model.gguf out.gguf q4_k_m`";
+  expect_refused({"export-hf", material().trained(), folder / "a", "--dtype", "q4_k_m"}, Exit::usage, command);
+  expect_refused({"export-gguf", material().trained(), folder / "a", "--dtype", "q4_k_m"}, Exit::usage, command);
+  expect_refused({"export-hf", material().trained(), folder / "a", "--dtype", "q8_0"}, Exit::usage, "model.gguf --dtype q8_0` writes it");
+  const Result r = run({"export-hf", material().trained(), folder / "a", "--dtype", "int8"});
+  EXPECT_EQ(r.err.find("llama"), r.err.npos) << r.err;
+  must({"export-gguf", material().trained(), folder / "new/folder/model.gguf"});
+  EXPECT_TRUE(fs::exists(folder / "new/folder/model.gguf"));
+  must({"export-hf", material().trained(), folder / "b", "--shard-size", "20k"});
+  EXPECT_GT(weights_in(folder / "b").size(), 1u);
+}
+
 // generation_config.json, the chat template and the end-of-text tokens are kept in the checkpoint, in checkpoints of
 // runs and copies that start from it, and in a later export.
 TEST(huggingface, checkpoints_keep_generation_config_and_chat_template) {

@@ -290,6 +290,26 @@ TEST(restart, checkpoints_of_another_run_are_ignored_and_kept) {
 }
 
 // Changed deck keys are listed. A change of what the model computes needs --accept-changes.
+TEST(restart, run_without_steps_left_reports_it) {
+  const Folder folder;
+  const Material& material = Material::get();
+  const auto go = [&](const Words& more) {
+    const Result r = run(material.train(folder / "out", more));
+    EXPECT_EQ(r.code, 0) << output_of(r);
+    return r.out;
+  };
+  const auto expect = [](const std::string& out, const std::string& part) { EXPECT_NE(out.find(part), std::string::npos) << part << "\n" << out; };
+  expect(go({"train.steps=0"}), "train.steps = 0: nothing is trained, and no checkpoint is saved");
+  EXPECT_FALSE(fs::exists(folder / "out/checkpoints"));
+  go({"train.steps=4"});
+  expect(go({"train.steps=4", "--resume"}), "step 4 is done, and train.steps = 4: nothing is left to do");
+  expect(go({"train.steps=2", "--resume"}), "step 4 is done, and train.steps = 2: nothing is left to do");
+  const std::string out = go({"train.steps=5", "--resume", "--init-from", material.trained()});
+  expect(out, "train.init_from = " + material.trained().string() + " is not read: the weights are those of step_00000004");
+  go({"train.steps=6", "--resume", "checkpoint.at_end=false"});
+  EXPECT_FALSE(fs::exists(Material::checkpoint(folder / "out", 6))) << "checkpoint.at_end = false";
+}
+
 TEST(restart, resume_lists_changed_deck_keys) {
   const Folder folder;
   const auto go = [&](int last, const Words& more) {

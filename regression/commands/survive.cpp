@@ -37,6 +37,36 @@ TEST(survive, stop_file_ends_the_run) {
   EXPECT_EQ(json_in(folder / "status.json")["state"], "stopped");
 }
 
+// UCX, below MPI, has a SIGHUP handler of its own, which logs every message from then on.
+TEST(survive, sighup_saves_and_stops_with_short_log) {
+  const Folder folder;
+  bool sent = false;
+  const auto hang_up = [&](int pid, const fs::path&) {
+    if (!sent && losses(folder.path()).contains(2)) sent = kill(pid, SIGHUP) == 0;
+  };
+  const Result r = run(train(folder.path(), {"train.steps=100000", "checkpoint.every=0"}), {.meanwhile = hang_up});
+  EXPECT_EQ(r.code, 75) << output_of(r);
+  EXPECT_NE(r.err.find("stopped by SIGHUP after step"), std::string::npos) << output_of(r);
+  EXPECT_EQ((r.out + r.err).find("UCX"), std::string::npos) << output_of(r);
+  EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
+}
+
+TEST(survive, ignored_sighup_does_not_stop_the_run) {
+  const Folder folder;
+  bool sent = false;
+  const auto hang_up = [&](int pid, const fs::path&) {
+    const auto done = losses(folder.path());
+    if (!sent && done.contains(2)) sent = kill(pid, SIGHUP) == 0;
+    if (sent && done.contains(6)) put_contents(folder / "STOP", "");
+  };
+  Words words{"/usr/bin/nohup", program()};
+  for (const std::string& word : train(folder.path(), {"train.steps=100000", "checkpoint.every=0"})) words.push_back(word);
+  const Result r = execute(words, {.meanwhile = hang_up});
+  EXPECT_EQ(r.code, 75) << output_of(r);
+  EXPECT_NE(r.err.find("stopped by the file STOP"), std::string::npos) << output_of(r);
+  EXPECT_EQ((r.out + r.err).find("UCX"), std::string::npos) << output_of(r);
+}
+
 TEST(survive, run_saves_before_its_walltime_ends) {
   const Folder folder;
   const Result r =

@@ -5,8 +5,10 @@
 // prints the failing call, and at exit the number of calls, on standard error. With GYR_DISK_SPACE, the disk of rank
 // GYR_DISK_RANK is full after that number of bytes. With GYR_CALL_LOG, every call appends a line "CALL PATH" (and the
 // target of a rename) to that file, in order. With GYR_SYNC_DELAY, fsync takes that number of milliseconds longer.
+// With GYR_FREE_BYTES, every file system reports that number of free bytes.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -119,6 +121,12 @@ int close(int fd) {
 int rename(const char* from, const char* to) noexcept {
   record("rename", from, to);
   return fails("rename", from) ? -1 : next<int(const char*, const char*)>("rename")(from, to);
+}
+
+int statvfs(const char* path, struct statvfs* status) noexcept {
+  const int code = next<int(const char*, struct statvfs*)>("statvfs")(path, status);
+  if (code == 0 && std::getenv("GYR_FREE_BYTES")) status->f_frsize = 1, status->f_bavail = fsblkcnt_t(number("GYR_FREE_BYTES"));
+  return code;
 }
 
 }  // extern "C"

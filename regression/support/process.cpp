@@ -73,6 +73,7 @@ void end_orphans() {
 
 [[noreturn]] void become(const Words& command, const Words& env, const Options& options, const Folder& files) {
   setsid();
+  signal(SIGHUP, SIG_DFL);  // the tests may run under nohup
   const auto connect = [&](const char* name, int flags, int fd) { dup2(open((files / name).c_str(), flags, 0600), fd); };
   connect("in", O_RDONLY, 0);
   connect("out", O_WRONLY | O_CREAT | O_APPEND, 1);

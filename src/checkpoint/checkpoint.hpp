@@ -84,6 +84,9 @@ class Saver final : public StateSaver {
 // Bytes of the host copy of an asynchronous save, on a rank that writes its own file.
 Index save_buffer_bytes(const ModelConfig&, DType precision, const Layout&, int position, const Trained& = {});
 
+// Bytes of all tensors of a checkpoint.
+Index checkpoint_bytes(const ModelConfig&, DType precision, const Layout&, const Trained& = {});
+
 // Saves once and waits for the commit.
 Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, ModelState&, const SaveOptions& = {});
 

@@ -7,7 +7,13 @@ namespace gyr {
 
 CheckpointConfig read_checkpoint(Section& s) {
   CheckpointConfig c;
-  c.every = s.get("every", 0, "steps between checkpoints; 0: only at the end").unit("steps").at_least(0).at_most(most_steps);
+  c.every = s.get("every", 1000,
+                  "steps between checkpoints, and the most that a failed node costs; 0: only the last. A stop request (SIGTERM, SIGHUP, Ctrl-C, the "
+                  "file STOP, train.walltime) always saves")
+                .unit("steps")
+                .at_least(0)
+                .at_most(most_steps);
+  c.at_end = s.get("at_end", true, "save a checkpoint after the last step");
   c.keep = s.get("keep", 2, "number of newest checkpoints to keep").positive().at_most(1 << 20);
   c.keep_every =
       s.get("keep_every", 0, "checkpoints at multiples of this step count are kept forever; 0: none").unit("steps").at_least(0).at_most(most_steps);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/checkpoint/folder.hpp"
 
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <charconv>
 
@@ -146,14 +144,6 @@ void remove_unfinished(const fs::path& folder) {
     fs::remove_all(folder / name, error);
     require(!error, Exit::io, "{}: cannot be removed: {}", (folder / name).string(), error.message());
   }
-}
-
-void require_space(const fs::path& folder, Index bytes) {
-  struct statvfs status;
-  if (::statvfs(folder.c_str(), &status) != 0) return;  // not every file system reports its free space; a write without space fails later
-  const double free = double(status.f_bavail) * double(status.f_frsize);
-  require(free >= double(bytes), Exit::io, "{}: a checkpoint needs {:.3f} GB, but only {:.3f} GB are free; free space or lower checkpoint.keep",
-          folder.string(), double(bytes) * 1e-9, free * 1e-9);
 }
 
 namespace {

@@ -47,9 +47,6 @@ std::vector<std::string> prune(const std::filesystem::path& folder, std::int64_t
 // Removes the unfinished checkpoints (step_N.tmp) of killed saves, and nothing else.
 void remove_unfinished(const std::filesystem::path& folder);
 
-// Exit::io with both sizes unless the file system of `folder` has `bytes` free.
-void require_space(const std::filesystem::path& folder, Index bytes);
-
 // Writes README.md with this text, which explains the folder to users, unless the file exists. Exit::io.
 void write_readme(const std::filesystem::path& folder, std::string_view text);
 void describe_folder(const std::filesystem::path& folder);  // writes README.md of a checkpoint folder

@@ -200,6 +200,12 @@ Index save_buffer_bytes(const ModelConfig& model, DType precision, const Layout&
   return bytes_of(contributed_boxes(tensors, layout, position, true), tensors);
 }
 
+Index checkpoint_bytes(const ModelConfig& model, DType precision, const Layout& layout, const Trained& trained) {
+  Index bytes = 0;
+  for (const PlacedTensor& t : model_tensors(model, precision, layout, trained)) bytes += t.weight.size() * size_of(t.dtype);
+  return bytes;
+}
+
 Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, ModelState& state, const SaveOptions& options) {
   Saver saver(folder, options, state);
   std::optional<Saved> saved = saver.save(std::move(header));

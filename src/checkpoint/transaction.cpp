@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "src/base/fault_point.hpp"
+#include "src/base/file_system.hpp"
 #include "src/base/output_file.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/folder.hpp"
@@ -57,6 +58,8 @@ void write_manifest(const fs::path& path, const Manifest& m) {
 
 std::string shard_name(int number) { return fmt::format("shard_{:05}.h5", number); }
 
+Index disk_bytes(Index bytes, Index text) { return bytes + bytes / 256 + 4 * text + bytes_of_files; }
+
 fs::path Transaction::temporary(const fs::path& target) { return fs::path(target) += ".tmp"; }
 
 Transaction::Transaction(const fs::path& target, const CheckpointHeader& header, Index bytes)
@@ -66,7 +69,8 @@ Transaction::Transaction(const fs::path& target, const CheckpointHeader& header,
   fs::create_directories(parent, error);
   require(!error, Exit::io, "{}: cannot be created: {}", parent.string(), error.message());
   fs::remove_all(folder_, error);  // removes the leftover of a killed save
-  require_space(parent, bytes + bytes / 256 + Index(header.deck.size() + header.provenance.size()) * 4 + bytes_of_files);
+  require_space(parent, disk_bytes(bytes, Index(header.deck.size() + header.provenance.size())), "a checkpoint",
+                "free space, choose another folder or, in a training run, lower checkpoint.keep");
   const bool made = fs::create_directory(folder_, error);
   require(made && !error, Exit::io, "{}: cannot be created: {}", folder_.string(), error.message());
 }

@@ -32,4 +32,7 @@ class Transaction {
 
 std::string shard_name(int number);
 
+// Upper bound of the bytes on disk of a checkpoint with `bytes` of tensors, and `text` bytes of deck and provenance.
+Index disk_bytes(Index bytes, Index text);
+
 }  // namespace gyr

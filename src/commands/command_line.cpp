@@ -151,9 +151,16 @@ std::string Option::origin(const std::string& word) const {
   return fmt::format("{} {}", name(), word);
 }
 
+Option* Option::advise(std::function<std::string(const std::string&)> advise) {
+  advise_ = std::move(advise);
+  return this;
+}
+
 void Option::store(const std::string& word, std::string& text) const {
-  if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), word) == choices_.end())
-    fail(Exit::usage, "{}: must be {}", origin(word), listed(choices_));
+  if (!choices_.empty() && std::find(choices_.begin(), choices_.end(), word) == choices_.end()) {
+    const std::string advice = advise_ ? advise_(word) : "";
+    fail(Exit::usage, "{}: must be {}{}", origin(word), listed(choices_), advice.empty() ? "" : "; " + advice);
+  }
   text = word;
 }
 

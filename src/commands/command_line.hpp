@@ -42,6 +42,8 @@ class Option {
   Option* between(double least, double most);
   // For options of text type: the valid values.
   Option* one_of(std::vector<std::string> choices);
+  // Text after the message about a value that is not one of these; empty if there is no advice.
+  Option* advise(std::function<std::string(const std::string& value)> advise);
 
   bool given() const;
   std::string name() const;
@@ -60,6 +62,7 @@ class Option {
   Target target_;
   std::optional<double> least_, most_;
   std::vector<std::string> choices_;
+  std::function<std::string(const std::string&)> advise_;
 };
 
 // Help text of one command in parts, for man pages and shell completion.

@@ -6,6 +6,7 @@
 
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
+#include "src/commands/llama_types.hpp"
 #include "src/commands/notes.hpp"
 #include "src/gguf/export.hpp"
 
@@ -25,7 +26,8 @@ void add_export_gguf(Command& app, Action& action) {
        "--dtype", a->type,
        "Data type of matrices: f32, bf16, or q8_0 (blocks of 32 8-bit integers with a scale); default: bf16 if the embedding is stored in bf16, "
        "otherwise f32")
-      ->one_of({"f32", "bf16", "q8_0"});
+      ->one_of({"f32", "bf16", "q8_0"})
+      ->advise([](const std::string& type) { return llama_type_advice(type, "gyrfalcon export-gguf MODEL model.gguf"); });
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json to export; default: the model's");
   c->add_flag("--no-tokenizer", a->options.no_tokenizer, "Export no tokenizer: llama.cpp then reads and writes token ids only");
   c->add_option("--split-rule", a->options.split_rule,

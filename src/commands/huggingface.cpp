@@ -9,6 +9,7 @@
 
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
+#include "src/commands/llama_types.hpp"
 #include "src/commands/notes.hpp"
 #include "src/pretrained/conversion.hpp"
 
@@ -16,11 +17,12 @@ namespace gyr {
 
 namespace {
 
-// Parses a size such as "5GB", "500MB" or "1000000" in bytes. KB to TB are powers of 1000, as in transformers'
-// max_shard_size.
+// Parses a size such as "5GB", "5G", "500MB" or "1000000" in bytes. K to T and KB to TB are powers of 1000, as in
+// transformers' max_shard_size.
 Index bytes_in(const std::string& text) {
-  static const std::map<std::string, double> units{{"", 1},      {"B", 1},        {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
-                                                   {"TB", 1e12}, {"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40}};
+  static const std::map<std::string, double> units{{"", 1},         {"B", 1},        {"K", 1e3},      {"M", 1e6},     {"G", 1e9},
+                                                   {"T", 1e12},     {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},    {"TB", 1e12},
+                                                   {"KIB", 0x1p10}, {"MIB", 0x1p20}, {"GIB", 0x1p30}, {"TIB", 0x1p40}};
   double number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
   std::string unit(rest, text.data() + text.size());
@@ -74,7 +76,12 @@ void add_export_hf(Command& app, Action& action) {
   Command* c = app.add_command("export-hf", "Export a checkpoint's model to a Hugging Face folder for transformers");
   c->add_option("checkpoint", a->checkpoint, "Checkpoint, or folder of a run (its newest checkpoint)")->required();
   c->add_option("folder", a->folder, "Folder to write")->required();
-  c->add_option("--dtype", a->type, "Data type of all weights: bf16, fp16 or fp32; default: as stored")->one_of({"bf16", "fp16", "fp32"});
+  c->add_option("--dtype", a->type, "Data type of all weights: bf16, fp16 or fp32; default: as stored")
+      ->one_of({"bf16", "fp16", "fp32"})
+      ->advise([](const std::string& type) {
+        const std::string exports = "gyrfalcon export-gguf CHECKPOINT model.gguf";
+        return type == "q8_0" ? fmt::format("`{} --dtype q8_0` writes it", exports) : llama_type_advice(type, exports);
+      });
   c->add_option("--shard-size", a->shard_size,
                 "Maximum size of a file, unless one tensor is larger; default: the files of the folder that the model came from, or 5GB each");
   c->add_option("--like", a->like,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/plan.hpp"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -63,7 +61,6 @@ MemoryLimits limits_of(const RunConfig& run, const std::optional<Machine>& machi
 int plan(const PlanArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        ::signal(SIGHUP, SIG_DFL);  // UCX, below MPI, reacts to SIGHUP by logging more; a plan ends with its terminal instead
         std::string effective;
         require(!a.longest || (!a.explain && a.page.empty()), Exit::usage, "--longest cannot be combined with --explain or --html; leave them out");
         const bool asks_more = a.explain || a.longest || a.ranks != 0 || a.tokens > 0 || !(a.cluster + a.profile + a.page).empty();

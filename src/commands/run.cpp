@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon run DECK -n RANKS: training under a supervisor. gyrfalcon ps FOLDER: state of every rank of a run.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "kernels/base/printable.hpp"
 #include "kernels/comm/mpi/launched.hpp"
+#include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/config/run_config.hpp"
+#include "src/job/run_lock.hpp"
 #include "src/report/summary.hpp"
 #include "src/supervisor/supervisor.hpp"
 #include "src/watch/heartbeat.hpp"
@@ -31,6 +34,13 @@ SupervisedRun supervised(const RunConfig& run) {
   return s;
 }
 
+// State of a run that recorded no end and whose ranks send no heartbeats.
+std::string killed_text(const std::vector<Heartbeat>& beats) {
+  std::int64_t newest = 0, step = 0;
+  for (const Heartbeat& h : beats) newest = std::max(newest, h.written), step = std::max<std::int64_t>(step, h.step);
+  return fmt::format("state: killed (no final record, no heartbeat for {:.0f} s; last at step {})", double(wall_nanoseconds() - newest) * 1e-9, step);
+}
+
 }  // namespace
 
 void add_run(Command& app, Action& action) {
@@ -38,7 +48,7 @@ void add_run(Command& app, Action& action) {
   Command* c = app.add_command("run", "Train under a supervisor that restarts the run from its newest checkpoint when ranks die or hang");
   c->add_option("deck", a->deck, "Input deck (YAML)")->required();
   c->add_option("overrides", a->overrides, "Overrides of deck keys, as in train.steps=10");
-  c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->positive();
+  c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->between(1, double(most_ranks));
   c->add_option("--launcher", a->launcher,
                 "mpiexec, srun, none (one rank), or any command that takes -n RANKS PROGRAM; default: the mpiexec of this program's MPI");
   c->add_option(
@@ -50,9 +60,9 @@ void add_run(Command& app, Action& action) {
   c->add_flag("--take-over", a->take_over,
               "Take over the output folder of a run on another machine at once, without waiting output.lock_seconds for a sign of life");
   c->footer(
-      "\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are forwarded to it. OUTPUT/supervisor.json records every\n"
-      "attempt, OUTPUT/exit_record.ATTEMPT.json the process that ended one. Deck keys supervise.* set the limits. The exit code is that of the last\n"
-      "attempt.\n\n" +
+      "\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are forwarded to it, SIGHUP as SIGUSR1.\n"
+      "OUTPUT/supervisor.json records every attempt, OUTPUT/exit_record.ATTEMPT.json the process that ended one. Deck keys supervise.* set\n"
+      "the limits. The exit code is that of the last attempt.\n\n" +
       exit_codes());
   c->callback([a, &action] {
     action = [a] {
@@ -84,8 +94,9 @@ void add_ps(Command& app, Action& action) {
         require(!beats.empty(), Exit::data, "{}: contains no readable heartbeat", path.string());
         std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
         const auto outcome = read_outcome(path.parent_path());
-        if (outcome && outcome->state == "running" && !any_rank_alive(beats, wall_nanoseconds()))
-          std::printf("state: killed: the run recorded no end, and no rank sends heartbeats\n");
+        const bool sees_processes = RunLock::shares_processes(path.parent_path());
+        if (outcome && outcome->state == "running" && !any_rank_alive(beats, wall_nanoseconds(), sees_processes))
+          std::printf("%s\n", killed_text(beats).c_str());
         else if (outcome)
           std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ",
                       printable(outcome->message).c_str());

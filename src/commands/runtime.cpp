@@ -19,14 +19,16 @@ namespace gyr {
 
 namespace {
 
-// MPICH installs a SIGUSR1 handler for failed processes that never returns without a launcher. Restore the previous
-// handler: in training SIGUSR1 saves and stops the run, in other commands it ends the process.
+// MPICH installs a SIGUSR1 handler for failed processes that never returns without a launcher, and UCX a SIGHUP handler
+// that fills the log (UCX_DEBUG_SIGNO). Restore the previous handlers: in training both signals save and stop the run,
+// in other commands they end the process, and under nohup SIGHUP is ignored.
 void start_mpi() {
-  struct sigaction before {};
-  ::sigaction(SIGUSR1, nullptr, &before);
+  constexpr int replaced[] = {SIGUSR1, SIGHUP};
+  struct sigaction before[std::size(replaced)] = {};
+  for (std::size_t i = 0; i < std::size(replaced); ++i) ::sigaction(replaced[i], nullptr, &before[i]);
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);  // the checkpoint writer thread makes no MPI calls
-  ::sigaction(SIGUSR1, &before, nullptr);
+  for (std::size_t i = 0; i < std::size(replaced); ++i) ::sigaction(replaced[i], &before[i], nullptr);
 }
 
 struct Failure {

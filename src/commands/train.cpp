@@ -81,7 +81,7 @@ void add_train(Command& app, Action& action) {
   command->add_flag("--resume", a->resume,
                     "Resume the run in the output folder from its newest complete checkpoint; start a new run if there is none");
   command->add_flag("--anew", a->start_over,
-                    "Start a new run in a folder that has checkpoints of another run; its checkpoints and logs are moved to OUTPUT/set_aside/RUN");
+                    "Start a new run in a folder that has checkpoints; the checkpoints and logs of the earlier run are moved to OUTPUT/set_aside/RUN");
   command->add_flag("--accept-changes", a->accept_changes,
                     "With --resume: continue even if changed deck keys make the model compute a different function");
   command->add_flag("--take-over", a->take_over,

@@ -235,7 +235,8 @@ inline constexpr ForeignKey foreign_key_table[] = {
      "every_n_train_steps",
      "checkpoint.every", ""},
     {"save_strategy enable_checkpoint always_save_checkpoint do_save", "checkpoint.every",
-     "a run saves a checkpoint at its end and every checkpoint.every steps: write checkpoint.every=1000"},
+     "a run saves a checkpoint every checkpoint.every steps (default 1000) and at its end (checkpoint.at_end)"},
+    {"save_last save_final save_model_at_end", "checkpoint.at_end", ""},
     {"save_total_limit save_top_k keep_latest_k max_checkpoints", "checkpoint.keep", ""},
     {"async_save async_mode use_async_save", "checkpoint.async", "write checkpoint.async=true"},
     {"wandb use_wandb enable_wandb report_to wandb_log wandb_project wandb_run_name wandb_exp_name wandb_entity "

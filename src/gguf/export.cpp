@@ -5,7 +5,7 @@
 #include <map>
 
 #include "modules/cost/flops.hpp"
-#include "src/checkpoint/folder.hpp"
+#include "src/base/file_system.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/gguf/architecture.hpp"
 #include "src/gguf/block.hpp"
@@ -194,8 +194,11 @@ Converted export_gguf(const fs::path& model, const fs::path& file, const GgufOpt
   std::map<std::string, Shape> shapes;
   for (const Weight& w : weights) shapes[w.name] = w.shape;
 
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  fs::create_directories(folder, error);
+  require(!error, Exit::io, "{}: cannot be created: {}", folder.string(), error.message());
   gguf::Writer writer(file, keys.all(), written);
-  require_space(file.has_parent_path() ? file.parent_path() : fs::path("."), writer.bytes());
+  require_space(folder, writer.bytes(), "the GGUF file", "free space or choose another folder");
   Copy(*source, tensors, written, shapes).run(writer);
   writer.commit();
   return {Index(written.size()), writer.bytes(), 1};

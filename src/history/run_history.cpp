@@ -14,6 +14,7 @@
 #include "src/base/input_file.hpp"
 #include "src/base/json.hpp"
 #include "src/deck/yaml.hpp"
+#include "src/job/run_lock.hpp"
 #include "src/watch/exit_record.hpp"
 #include "src/watch/heartbeat.hpp"
 #include "src/watch/outcome.hpp"
@@ -199,7 +200,8 @@ RunHistory read_history(const std::filesystem::path& output) {
           metrics.string());
   const auto outcome = read_outcome(history.folder);
   const auto beats = read_heartbeats(heartbeat_path(history.folder));
-  reader.finish(outcome && outcome->state == "running" && (beats.empty() || any_rank_alive(beats, wall_nanoseconds())));
+  reader.finish(outcome && outcome->state == "running" &&
+                (beats.empty() || any_rank_alive(beats, wall_nanoseconds(), RunLock::shares_processes(folder))));
   if (history.host.empty() && !beats.empty()) history.host = beats.front().host;
   const std::string last = history.events.empty() ? "unknown" : std::string(name_of(history.events.back().kind));
   history.state = outcome && !(outcome->state == "running" && last == "killed") ? outcome->state : last;

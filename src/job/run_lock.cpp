@@ -51,7 +51,9 @@ std::string RunLock::Owner::text() const { return printable(fmt::format("process
 RunLock::Owner RunLock::myself() {
   char host[256] = {};
   gethostname(host, sizeof host - 1);
-  return {host, line_of("/proc/sys/kernel/random/boot_id"), drawn_token(), job_of_environment(), getpid()};
+  std::error_code error;
+  const std::string pids = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+  return {host, line_of("/proc/sys/kernel/random/boot_id"), drawn_token(), pids, job_of_environment(), getpid()};
 }
 
 // Returns no owner (pid 0) if the text is empty or cannot be parsed.
@@ -60,6 +62,7 @@ RunLock::Owner RunLock::owner_in(const std::string& text) {
   if (!json.is_object()) return {};
   Owner owner;
   owner.host = text_in(json, "host"), owner.job.id = text_in(json, "job"), owner.boot = text_in(json, "boot"), owner.token = text_in(json, "token");
+  owner.pid_namespace = text_in(json, "pid_namespace");
   owner.job.scheduler = text_in(json, "scheduler"), owner.job.cluster = text_in(json, "cluster"), owner.job.step = text_in(json, "step");
   owner.job.attempt = int(integer_in(json, "attempt").value_or(integer_in(json, "life").value_or(0)));
   const auto pid = integer_in(json, "pid");
@@ -70,8 +73,16 @@ RunLock::Owner RunLock::owner_in(const std::string& text) {
 
 std::string RunLock::token_in(const std::filesystem::path& file) { return owner_in(contents(file)).token; }
 
-RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settings, const char* name)
-    : folder_(folder), name_(folder / name), descriptor_(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666)) {
+bool RunLock::shares_processes(const std::filesystem::path& folder) {
+  const Owner owner = owner_in(contents(folder / of_run)), me = myself();
+  return owner.pid != 0 && owner.host == me.host && owner.boot == me.boot && !me.pid_namespace.empty() && owner.pid_namespace == me.pid_namespace;
+}
+
+RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settings, const char* name) : folder_(folder), name_(folder / name) {
+  constexpr int how = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  descriptor_ = ::open(name_.c_str(), how | O_EXCL, 0666);
+  created_ = descriptor_ >= 0;
+  if (!created_) descriptor_ = ::open(name_.c_str(), how, 0666);
   require(descriptor_ >= 0, Exit::io, "{}: cannot be opened: {}; or choose another output.folder", name_.string(), why_not_opened(errno));
   try {
     require(is_regular(descriptor_), Exit::io, "{}: is not a regular file; remove it, or choose another output.folder", name_.string());
@@ -81,6 +92,7 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
     const Owner before = owner_in(contents(name_));
     require(!taken, Exit::io, "{}: another run writes to this folder: {}; wait for it, end it, or choose another output.folder", name_.string(),
             before.text());
+    require_same_file();
     if (before.pid != 0) require_free(before, locked, settings);
     write(0);
     if (shared_ || !locked) wait_until_stable();
@@ -93,6 +105,15 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
   pthread_sigmask(SIG_SETMASK, &all, &previous);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+}
+
+// A run that was refused may have removed the file after this process opened it.
+void RunLock::require_same_file() const {
+  struct stat named {
+  }, mine{};
+  const bool same =
+      ::lstat(name_.c_str(), &named) == 0 && ::fstat(descriptor_, &mine) == 0 && named.st_ino == mine.st_ino && named.st_dev == mine.st_dev;
+  require(same, Exit::io, "{}: another run was refused here at the same moment and has removed this file; start again", name_.string());
 }
 
 // `locked`: this process got the flock, so no other process on this machine holds the file.
@@ -137,9 +158,17 @@ void RunLock::require_still(const Owner& before, double seconds) const {
 // The text never shrinks, so that a concurrent reader sees either the old or the new one.
 void RunLock::write(std::uint64_t beat) {
   const Job& job = me_.job;
-  const Json json = {
-      {"host", me_.host}, {"pid", me_.pid},         {"job", job.id},    {"scheduler", job.scheduler}, {"cluster", job.cluster},
-      {"step", job.step}, {"attempt", job.attempt}, {"boot", me_.boot}, {"token", me_.token},         {"beat", fmt::format("{:012}", beat)}};
+  const Json json = {{"host", me_.host},
+                     {"pid", me_.pid},
+                     {"job", job.id},
+                     {"scheduler", job.scheduler},
+                     {"cluster", job.cluster},
+                     {"step", job.step},
+                     {"attempt", job.attempt},
+                     {"boot", me_.boot},
+                     {"token", me_.token},
+                     {"pid_namespace", me_.pid_namespace},
+                     {"beat", fmt::format("{:012}", beat)}};
   const std::string text = json_text(json) + "\n";
   const bool written = (beat > 0 || ftruncate(descriptor_, 0) == 0) && pwrite(descriptor_, text.data(), text.size(), 0) == ssize_t(text.size());
   require(written && (!shared_ || fsync(descriptor_) == 0), Exit::io, "{}: cannot be written: {}", name_.string(), std::strerror(errno));
@@ -187,7 +216,8 @@ void RunLock::require_held() {
   require(!lost(), Exit::io, "{}", why_lost_);
 }
 
-// The file is emptied, not removed: otherwise two runs could lock different files of the same name.
+// The file is emptied, not removed: otherwise two runs could lock different files of the same name. Only a file that a
+// refused start has created is removed.
 RunLock::~RunLock() {
   {
     const std::lock_guard lock(mutex_);
@@ -196,7 +226,8 @@ RunLock::~RunLock() {
   wake_.notify_all();
   thread_.join();
   look();
-  if (!lost()) {
+  if (!lost() && removes_) ::unlink(name_.c_str());
+  else if (!lost()) {
     [[maybe_unused]] const int emptied = ftruncate(descriptor_, 0);  // if this fails, the next run takes the folder over
   }
   ::close(descriptor_);

@@ -46,6 +46,9 @@ class RunLock {
 
   const std::string& note() const { return note_; }       // previous owner and reason, if the folder was taken over
   const std::string& token() const { return me_.token; }  // random token of this lock, different from all others
+  // True if the ranks' lock in this output folder names a holder, alive or dead, on this host whose process ids this
+  // process can compare with its own: not of another container and not from before a reboot.
+  static bool shares_processes(const std::filesystem::path& folder);
   // Token in a lock file; empty if the file names no owner.
   static std::string token_in(const std::filesystem::path& file);
 
@@ -53,16 +56,19 @@ class RunLock {
   // set.
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
   void require_held();  // checks now; Exit::io with the reason if the folder is lost
+  // Removes the lock file when the lock is released, instead of emptying it, if this lock has created it.
+  void remove_if_created() { removes_ = created_; }
 
  private:
   struct Owner {
-    std::string host, boot, token;
+    std::string host, boot, token, pid_namespace;
     Job job;
     long pid = 0;  // process id of the holder; 0: no owner
     std::string text() const;
   };
   static Owner myself();
   static Owner owner_in(const std::string& text);
+  void require_same_file() const;
   void require_free(const Owner& before, bool locked, const LockSettings&);
   void require_still(const Owner& before, double seconds) const;
   void write(std::uint64_t beat);
@@ -73,7 +79,8 @@ class RunLock {
   const std::filesystem::path folder_, name_;
   const Owner me_ = myself();
   std::string note_, why_lost_;
-  int descriptor_;
+  int descriptor_;  // of the lock file
+  bool created_ = false, removes_ = false;
   bool shared_ = false;
   std::uint64_t beat_ = 0;
   std::atomic<bool> lost_{false};

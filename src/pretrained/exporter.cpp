@@ -5,11 +5,11 @@
 #include <set>
 
 #include "modules/cost/flops.hpp"
+#include "src/base/file_system.hpp"
 #include "src/base/input_file.hpp"
 #include "src/base/output_folder.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint_file.hpp"
-#include "src/checkpoint/folder.hpp"
 #include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/family.hpp"
@@ -183,12 +183,29 @@ void take_over(const fs::path& like, const OutputFolder& to, HuggingFaceConfig& 
   copy_files(tokenizer_files, like, to);
 }
 
-// Copies the deck's tokenizer, if the file exists.
+// tokenizer_config.json for transformers' AutoTokenizer: special tokens of the tokenizer, and the length of the training
+// sequences. Only tokens of the vocabulary are named.
+std::string tokenizer_settings(const Tokenizer& tokenizer, Index vocab_size, Index positions) {
+  nlohmann::ordered_json j;
+  j["tokenizer_class"] = "PreTrainedTokenizerFast";
+  j["model_max_length"] = positions;
+  j["clean_up_tokenization_spaces"] = false;
+  const std::pair<const char*, std::optional<std::int32_t>> tokens[] = {
+      {"bos_token", tokenizer.bos()}, {"eos_token", tokenizer.eod()}, {"pad_token", tokenizer.pad()}, {"unk_token", tokenizer.vocabulary().unknown}};
+  for (const auto& [key, id] : tokens)
+    if (id && *id < vocab_size) j[key] = tokenizer.decode(std::span(&*id, 1));
+  return j.dump(2) + "\n";
+}
+
+// Copies the deck's tokenizer, if the file exists, and describes it unless the folder has a description already.
 void copy_tokenizer_of(const RunConfig& run, const OutputFolder& to) {
   const fs::path tokenizer = run.data.tokenizer;
   std::error_code error;
   Index bytes = 0;
-  if (!tokenizer.empty() && fs::is_regular_file(tokenizer, error)) copy_file(tokenizer, to / tokenizer_file_name, bytes);
+  if (tokenizer.empty() || !fs::is_regular_file(tokenizer, error)) return;
+  copy_file(tokenizer, to / tokenizer_file_name, bytes);
+  if (!fs::exists(to / tokenizer_config_name, error))
+    write_text(to / tokenizer_config_name, tokenizer_settings(Tokenizer::load(tokenizer), run.model.vocab_size, run.train.seq_length));
 }
 
 // Takes the companion files in the checkpoint, and the tokenizer of the folder it came from, or else of its deck.
@@ -209,9 +226,10 @@ void fill_config_from_deck(const RunConfig& run, const OutputFolder& to, Hugging
   const fs::path tokenizer = run.data.tokenizer;
   const bool known = !tokenizer.empty() && fs::is_regular_file(tokenizer, error);
   note(fmt::format(
-      "no folder provides token ids, context length and chat template (--like DIR): max_position_embeddings is the training "
-      "length {}, {}",
-      config.positions, known ? fmt::format("tokenizer and end-of-text token are those of {}", tokenizer.string()) : "there is no tokenizer"));
+      "no folder provides token ids, context length and chat template (--like DIR): max_position_embeddings is the training length {}{}",
+      config.positions,
+      known ? fmt::format(", also model_max_length in {}; tokenizer and special tokens are those of {}", tokenizer_config_name, tokenizer.string())
+            : "; there is no tokenizer"));
   if (!known) return;
   copy_tokenizer_of(run, to);
   if (const auto end = Tokenizer::load(tokenizer).eod(); end && *end < config.model.vocab_size) config.end_tokens = {*end};
@@ -259,7 +277,7 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   OutputFolder folder(target, options.overwrite ? Existing::replace : Existing::refuse, belongs_to_model_folder);
   Converted result{Index(jobs.size()), 0, 0};
   for (const TensorExport& job : jobs) result.bytes += job.bytes();
-  require_space(folder / "", result.bytes + result.bytes / 1024);
+  require_space(folder / "", result.bytes + result.bytes / 1024, "a model folder", "free space or choose another folder");
 
   HuggingFaceConfig config;
   config.model = model;

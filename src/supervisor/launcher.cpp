@@ -3,16 +3,21 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 
 #include "kernels/base/error.hpp"
 #include "kernels/comm/mpi/mpiexec.hpp"
+#include "src/job/job.hpp"
 
 namespace gyr {
 
 namespace {
+
+constexpr long most_ranks_per_processor = 64;
 
 std::string found_in_path(const Words& names) {
   const char* path = std::getenv("PATH");
@@ -31,6 +36,24 @@ Words split(const std::string& text) {
   return words;
 }
 
+bool has_host_list() {
+  const char* const variables[] = {"HYDRA_HOST_FILE", "I_MPI_HYDRA_HOST_FILE", "OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"};
+  return std::any_of(std::begin(variables), std::end(variables), [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+// Without a scheduler and a list of hosts, mpiexec starts all ranks on this machine. `command`: the launcher's words; its
+// options may name hosts.
+void require_plausible(int ranks, const Words& command) {
+  const std::string name = std::filesystem::path(command[0]).filename();
+  const bool starts_here = command.size() == 1 && (name.starts_with("mpiexec") || name.starts_with("mpirun") || name == "orterun");
+  if (!starts_here || has_host_list() || !job_of_environment().scheduler.empty()) return;
+  const long processors = std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)), most = most_ranks_per_processor * processors;
+  require(ranks <= most, Exit::usage,
+          "-n {}: this machine has {} processor{}, and without a scheduler or a list of hosts at most {} ranks are started on it; lower -n, or name "
+          "the hosts in the launcher's options, as in --launcher \"mpiexec -f HOSTFILE\"",
+          ranks, processors, processors == 1 ? "" : "s", most);
+}
+
 }  // namespace
 
 Words launch_command(const std::string& launcher, int ranks, const Words& program, WhenOneDies when_one_dies) {
@@ -46,6 +69,7 @@ Words launch_command(const std::string& launcher, int ranks, const Words& progra
       command.insert(command.end(), mine.options.begin(), mine.options.end());
     }
     require(!command[0].empty(), Exit::usage, "there is no mpiexec in PATH; name a launcher with --launcher");
+    require_plausible(ranks, launcher.empty() ? Words{command[0]} : command);
     const std::string name = std::filesystem::path(command[0]).filename();
     const bool peers_stay = command.size() == 1 && when_one_dies == WhenOneDies::peers_stay;
     if (peers_stay && name == "srun") command.emplace_back("--kill-on-bad-exit=0");

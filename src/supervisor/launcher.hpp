@@ -14,7 +14,8 @@ using Words = std::vector<std::string>;
 enum class WhenOneDies { peers_stay, all_end };
 
 // Command that runs `program` on `ranks` ranks. `launcher`: empty (the mpiexec of this program's MPI), srun, none (one
-// rank without a launcher), or a command that accepts "-n RANKS PROGRAM". Exit::usage if there is no launcher.
+// rank without a launcher), or a command that accepts "-n RANKS PROGRAM". Exit::usage if there is no launcher, or if an
+// mpiexec without a scheduler and a list of hosts would start more than 64 ranks per processor of this machine.
 Words launch_command(const std::string& launcher, int ranks, const Words& program, WhenOneDies = WhenOneDies::peers_stay);
 
 }  // namespace gyr

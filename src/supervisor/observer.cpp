@@ -5,7 +5,6 @@
 #include <limits>
 #include <set>
 
-#include "src/base/input_file.hpp"
 #include "src/watch/exit_record.hpp"
 
 namespace gyr {
@@ -16,17 +15,6 @@ double median(std::vector<double> x) {
   if (x.empty()) return 0;
   std::nth_element(x.begin(), x.begin() + std::ptrdiff_t(x.size() / 2), x.end());
   return x[x.size() / 2];
-}
-
-enum class ProcessState { alive, gone, elsewhere };
-
-// State of the process that wrote a heartbeat; only processes on this host can be checked. A zombie counts as gone.
-ProcessState state_of(const Heartbeat& h) {
-  static const std::string here = host_name();
-  if (host_of(h) != here) return ProcessState::elsewhere;
-  const std::string text = text_or_nothing(fmt::format("/proc/{}/stat", h.pid), 4096);
-  const auto name_end = text.rfind(") ");
-  return name_end == std::string::npos || text[name_end + 2] == 'Z' || text[name_end + 2] == 'X' ? ProcessState::gone : ProcessState::alive;
 }
 
 }  // namespace
@@ -66,7 +54,7 @@ void Observer::read(Clock::time_point now) {
   for (const Heartbeat& h : now_) {
     Seen& seen = seen_[h.rank];
     if (seen.written != h.written) seen.written = h.written, seen.changed = now;
-    const ProcessState state = state_of(h);
+    const ProcessState state = process_state(h);
     // A process counts as gone only if it was seen alive here: in a container the pid may be that of another namespace.
     if (state == ProcessState::alive) seen.was_alive = true;
     if (seen.was_alive && !seen.is_gone && state == ProcessState::gone) seen.is_gone = true, seen.gone = now;

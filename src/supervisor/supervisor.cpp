@@ -106,10 +106,12 @@ class Supervisor {
     return attempt;
   }
 
+  // Launchers pass SIGUSR1 to their ranks, but SIGHUP ends the launchers themselves.
+  static int forwarded(int number) { return number == SIGHUP ? SIGUSR1 : number; }
   // Forwards each signal that this process receives to the launcher.
   void forward(Process& process) {
     for (const int number : StopSignals::numbers)
-      for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) process.signal(number);
+      for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) process.signal(forwarded(number));
   }
 
   // Determines how the attempt ended: by a finding of the observer, or by the run's own status.json, or by its exit
@@ -178,11 +180,17 @@ class Supervisor {
     std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
   }
 
+  bool has_run() const {
+    std::error_code ignored;
+    return std::filesystem::exists(output() / "supervisor.json", ignored) || std::filesystem::exists(status_path(output()), ignored);
+  }
+
   // A start that was refused changes nothing in the folder of an earlier run.
   void write_status(const std::string& state) const {
-    std::error_code ignored;
-    const bool has_run = std::filesystem::exists(output() / "supervisor.json", ignored) || std::filesystem::exists(status_path(output()), ignored);
-    if (attempts_.front().state == "refused" && has_run) return;
+    if (attempts_.front().state == "refused" && has_run()) {
+      lock_->remove_if_created();
+      return;
+    }
     Json attempts = Json::array();
     for (const Attempt& attempt : attempts_)
       attempts.push_back({{"attempt", attempt.number},
@@ -257,6 +265,7 @@ double useful_seconds(const std::filesystem::path& metrics, double begin) {
 int supervise(const SupervisedRun& run, const SuperviseOptions& options) {
   require(options.ranks % run.model_ranks == 0, Exit::config, "-n {}: not a multiple of parallel.pipeline x parallel.context x parallel.tensor = {}",
           options.ranks, run.model_ranks);
+  launch_command(options.launcher, options.ranks, {});  // refuses a wrong launcher before it changes the folder
   std::error_code error;
   std::filesystem::create_directories(run.output, error);
   require(!error, Exit::io, "{}: cannot be created: {}; choose another output.folder", run.output, error.message());

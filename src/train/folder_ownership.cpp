@@ -34,9 +34,9 @@ void clear(const RunConfig& run) {
 RunIdentity identity(const RunConfig& run, const TrainOptions& options) {
   const auto steps = committed_steps(checkpoints_of(run));
   require(options.resume || options.start_over || steps.empty(), Exit::usage,
-          "{}: holds checkpoints of another run, the last of step {}; --resume continues from them, --anew sets them aside, another output.folder "
-          "keeps them untouched",
-          checkpoints_of(run).string(), steps.empty() ? 0 : steps.back());
+          "{}: already has checkpoints (latest: step {}); continue with --resume, start over with --anew (moves them to {}/set_aside), or choose "
+          "another output.folder",
+          checkpoints_of(run).string(), steps.empty() ? 0 : steps.back(), run.output);
   const auto known = options.resume ? identity_in(run.output) : std::nullopt;
   return known ? *known : RunIdentity::drawn();
 }
@@ -51,7 +51,8 @@ RunIdentity take_folder(RunFolder& folder, const RunConfig& run, const TrainOpti
 void begin_in_folder(RunFolder& folder, const RunConfig& run, const TrainOptions& options) {
   clear(run);
   if (options.start_over)
-    if (const auto aside = set_aside(run.output)) notify(fmt::format("moved the files of another run from {} to {}", run.output, aside->string()));
+    if (const auto aside = set_aside(run.output))
+      notify(fmt::format("moved the files of the earlier run from {} to {}", run.output, aside->string()));
   folder.begin();
 }
 

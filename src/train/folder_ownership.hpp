@@ -10,7 +10,7 @@ namespace gyr {
 
 // Locks the folder, and changes nothing else in it. Returns the identity of the run that will own the folder: that of the
 // existing run if it is resumed, a new one if there are no checkpoints or they will be set aside. First rank only.
-// Exit::usage if the folder holds checkpoints of another run; Exit::io.
+// Exit::usage if the folder has checkpoints, unless the run is resumed or started over; Exit::io.
 RunIdentity take_folder(RunFolder&, const RunConfig&, const TrainOptions&);
 
 // Begins a start that nothing refuses any more: removes unfinished saves and the heartbeat of an earlier attempt, sets

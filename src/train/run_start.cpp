@@ -56,9 +56,10 @@ void RunStart::check_begin() const {
   });
 }
 
-void RunStart::check_resume(Changes changes) {
+Index RunStart::check_resume(Changes changes) {
   checked_ = candidate(changes, std::numeric_limits<std::int64_t>::max());
   if (!checked_) check_begin();
+  return checked_ ? checked_->step : 0;
 }
 
 // Newest checkpoint of this run below step `before` whose metadata can be read and whose deck is accepted. nullopt if
@@ -113,7 +114,10 @@ CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
   auto next = checked_ ? std::exchange(checked_, std::nullopt) : candidate(changes, before);
   for (; next; next = candidate(changes, next->step)) {
     try {
-      return loaded(next->checkpoint);
+      const CheckpointHeader at = loaded(next->checkpoint);
+      if (const std::string& from = parts_.run.train.init_from; changes != Changes::known && !from.empty())
+        print_line(fmt::format("train.init_from = {} is not read: the weights are those of {}", from, next->checkpoint.filename().string()));
+      return at;
     } catch (const Error& error) {  // the error is the same on every rank
       pass_over(error);
     }

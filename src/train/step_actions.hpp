@@ -11,7 +11,7 @@ class StepActions {
  public:
   explicit StepActions(const RunConfig&);
 
-  bool finished(Index step) const { return step == steps_; }
+  bool finished(Index step) const { return step >= steps_; }  // a resumed checkpoint may be of a later step
   bool takes_another(Index step, int stop_request) const { return stop_request == 0 && step < steps_; }
   bool checks_replicas(Index step) const { return check_replicas_ > 0 && step % check_replicas_ == 0; }
   // Replicas are also checked before every save, if the step itself has no check.
@@ -26,6 +26,7 @@ class StepActions {
 
  private:
   Index steps_, eval_every_, check_replicas_, save_every_;
+  bool saves_at_end_;
 };
 
 }  // namespace gyr

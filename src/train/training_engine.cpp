@@ -106,7 +106,8 @@ class RunEngine final : public TrainingEngine {
 // Called repeatedly during planning: reports progress to the watchdog and ends the run on a stop signal.
 void planning(ProgressRecord& progress_record) {
   progress_record.advance();
-  if (const int reason = StopSignals::caught()) fail(Exit::again, "stopped by {} before the first step; nothing has been saved", stop_reason(reason));
+  if (const int reason = StopSignals::caught())
+    fail(Exit::again, "stopped by {} before the first step; nothing has been saved, so start the run again", stop_reason(reason));
 }
 
 }  // namespace

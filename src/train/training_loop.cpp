@@ -27,8 +27,7 @@ void TrainingLoop::run() {
   begin_ = Clock::now(), first_ = at_.step;
   stop_request_ = agreed_stop_request();
   if (!stop_request_ && !validated_ && step_actions_.validates(at_.step)) validate();  // an earlier attempt was stopped during this validation
-  if (log_ && finished())
-    log_->print_line(fmt::format("step {} is done, and train.steps = {}: nothing is left to do", at_.step, parts_.run.train.steps));
+  if (log_ && finished()) report_nothing_left();
   while (step_actions_.takes_another(at_.step, stop_request_)) {
     parts_.watch.progress_record().phase("train");
     if (!traced_step()) continue;  // false: the run has rolled back to a checkpoint
@@ -148,6 +147,13 @@ void TrainingLoop::validate() {
   if (log_) log_->validation(report);
 }
 
+void TrainingLoop::report_nothing_left() const {
+  const Index steps = parts_.run.train.steps;
+  if (at_.step == 0)
+    log_->print_line("train.steps = 0: nothing is trained, and no checkpoint is saved; set train.steps to the number of optimizer steps");
+  else log_->print_line(fmt::format("step {} is done, and train.steps = {}: nothing is left to do; raise train.steps to continue", at_.step, steps));
+}
+
 void TrainingLoop::finish() {
   if (step_actions_.saves_before_exit(at_.step, stop_request_, saving_.last())) saving_.save(at_);
   saving_.finish();
@@ -163,7 +169,9 @@ void TrainingLoop::stopped() {
     std::error_code ignored;
     if (parts_.lead()) std::filesystem::remove(stop_file(parts_.run.output), ignored);  // the stop request has been served
   });
-  fail(Exit::again, "stopped by {} after step {} of {}, everything saved; go on with --resume", stop_reason(stop_request_), at_.step,
+  const std::string reason = stop_reason(stop_request_);
+  require(saving_.last() > 0, Exit::again, "stopped by {} before the first step; nothing has been saved, so start the run again", reason);
+  fail(Exit::again, "stopped by {} after step {} of {}; its checkpoint is saved, and --resume continues from it", reason, at_.step,
        parts_.run.train.steps);
 }
 

@@ -26,6 +26,7 @@ class TrainingLoop {
   bool leave_out(Index step, const StepResult&, const Span& samples);
   void go_back(const Span& samples);
   void validate();
+  void report_nothing_left() const;
   void finish();
   [[noreturn]] void stopped();
   int local_stop_request() const;

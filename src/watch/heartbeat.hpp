@@ -65,9 +65,15 @@ std::filesystem::path heartbeat_path(const std::filesystem::path& output);
 // Records in the file, by rank, of the newest attempt; unreadable records are skipped.
 std::vector<Heartbeat> read_heartbeats(const std::filesystem::path& file);
 
-// True if any of these ranks still seems to be alive. A rank counts as alive for 60 s after its last record, or 3 s if
-// its process on this machine is gone. A rank whose record is its last has ended. `now` in ns since 1970.
-bool any_rank_alive(const std::vector<Heartbeat>&, std::int64_t now);
+enum class ProcessState { alive, gone, elsewhere };
+// State of the process that wrote a heartbeat; only processes on this host can be checked. A zombie counts as gone, and so
+// does a process that this container cannot see.
+ProcessState process_state(const Heartbeat&);
+
+// True if any of these ranks still seems to be alive. A rank counts as alive for 60 s after its last record. If its
+// process on this host is gone, that is 3 s, or 0 s if `sees_processes`: the ranks on this host have their process ids
+// from the namespace of this process. A rank whose record is its last has ended. `now` in ns since 1970.
+bool any_rank_alive(const std::vector<Heartbeat>&, std::int64_t now, bool sees_processes = false);
 
 // "step 12, train, forward of micro-batch 3, waiting for all_reduce 381 of 4096 bytes on tensor"
 std::string whereabouts(const Heartbeat&);

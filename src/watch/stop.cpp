@@ -35,12 +35,23 @@ void on_signal(int number) {
   count_of(number)->fetch_add(1, std::memory_order_relaxed);
 }
 
+// True if the process was started with SIGHUP ignored, as by nohup.
+bool hangup_is_ignored = false;
+
+// UCX, below MPI, replaces the SIGHUP handler while it is loaded. Functions in .preinit_array run before that.
+__attribute__((no_sanitize("address", "undefined"))) void record_hangup() {
+  struct sigaction now;
+  hangup_is_ignored = ::sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+__attribute__((section(".preinit_array"), used)) void (*const recorded_hangup)() = record_hangup;
+
 void handle(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;  // a write in progress must not fail because of the signal
   sigemptyset(&action.sa_mask);
   for (const int number : StopSignals::numbers) ::sigaction(number, &action, nullptr);
+  if (hangup_is_ignored) restore_hangup();
 }
 
 }  // namespace
@@ -50,12 +61,15 @@ std::string stop_reason(int reason) {
     case SIGTERM: return "SIGTERM";
     case SIGUSR1: return "SIGUSR1";
     case SIGINT: return "SIGINT";
+    case SIGHUP: return "SIGHUP";
     case stop_file_reason: return "the file STOP";
     case walltime_reason: return "train.walltime";
     case folder_lost_reason: return "the loss of the output folder";
   }
   return fmt::format("signal {}", reason);
 }
+
+void restore_hangup() { ::signal(SIGHUP, hangup_is_ignored ? SIG_IGN : SIG_DFL); }
 
 StopSignals::StopSignals() {
   caught_signal.store(0, std::memory_order_relaxed);

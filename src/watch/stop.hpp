@@ -19,8 +19,13 @@ namespace gyr {
 inline constexpr int stop_file_reason = 1000, walltime_reason = 1001, folder_lost_reason = 1002;
 std::string stop_reason(int);  // "SIGTERM", "the file STOP", "train.walltime", "the loss of the output folder"
 
-// While an object exists, SIGTERM, SIGUSR1 and SIGINT are only counted; a second SIGINT ends the process as usual. Only
-// one object at a time, because signal handlers are per process.
+// Gives SIGHUP the disposition with which the process was started: ignored under nohup, otherwise the default. UCX, below
+// MPI, installs a handler that fills the log (UCX_DEBUG_SIGNO).
+void restore_hangup();
+
+// While an object exists, SIGTERM, SIGUSR1, SIGINT and SIGHUP are only counted; a second SIGINT ends the process as
+// usual. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one object at a time, because signal
+// handlers are per process.
 class StopSignals {
  public:
   StopSignals();
@@ -29,7 +34,7 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
   static int caught();           // last signal received; 0: none
   static int count(int number);  // how many times this signal was received
-  static constexpr std::array numbers{SIGTERM, SIGUSR1, SIGINT};
+  static constexpr std::array numbers{SIGTERM, SIGUSR1, SIGINT, SIGHUP};
 };
 
 std::filesystem::path stop_file(const std::filesystem::path& output);

@@ -2,6 +2,7 @@
 // Checkpoints restore every bit or report what is wrong. Whatever happens during a save, the previous checkpoint stays
 // valid.
 #include "src/checkpoint/checkpoint.hpp"
+#include "src/base/file_system.hpp"
 
 #include <cmath>
 #include <cstdio>
@@ -596,10 +597,10 @@ TEST(checkpoint, full_disk_at_any_byte_keeps_previous_checkpoint) {
 
 TEST(checkpoint, save_without_disk_space_is_refused_early) {
   const Folder folder;
-  const Error error = error_of([&] { require_space(folder.path(), Index(1) << 60); });
+  const Error error = error_of([&] { require_space(folder.path(), Index(1) << 60, "a checkpoint", "free space"); });
   EXPECT_EQ(error.code, Exit::io);
-  EXPECT_TRUE(mentions(error, "1152921504.607 GB") && mentions(error, folder.path().string())) << error.what();
-  EXPECT_NO_THROW(require_space(folder.path(), 1000));
+  EXPECT_TRUE(mentions(error, "a checkpoint needs 1153 PB") && mentions(error, folder.path().string())) << error.what();
+  EXPECT_NO_THROW(require_space(folder.path(), 1000, "a checkpoint", "free space"));
   // A file exists where the checkpoint folder should be.
   put_contents(folder / "file", "");
   Single<float> rig(named("T9").model);

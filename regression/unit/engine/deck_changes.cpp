@@ -249,6 +249,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"activation.recompute", {"full", none}},
                                                                          {"activation.recompute_types", {"['P:none']", none}},
                                                                          {"checkpoint.every", {"7", none}},
+                                                                         {"checkpoint.at_end", {"false", none}},
                                                                          {"checkpoint.keep", {"7", none}},
                                                                          {"checkpoint.keep_every", {"7", none}},
                                                                          {"checkpoint.files", {"node", none}},

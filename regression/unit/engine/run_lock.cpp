@@ -209,6 +209,32 @@ TEST(run_lock, lock_has_heartbeat_and_is_emptied_on_release) {
   EXPECT_EQ(contents(folder / "lock"), "");
 }
 
+TEST(run_lock, refused_start_removes_only_its_own_file) {
+  const Folder folder;
+  for (const bool existed : {false, true}) {
+    if (existed) folder.write("lock", "");
+    {
+      RunLock lock(folder.path());
+      lock.remove_if_created();
+    }
+    EXPECT_EQ(std::filesystem::exists(folder / "lock"), existed);
+  }
+}
+
+TEST(run_lock, process_ids_compare_within_one_namespace_only) {
+  const Folder folder;
+  EXPECT_FALSE(RunLock::shares_processes(folder.path())) << "there is no lock";
+  const RunLock lock(folder.path());
+  EXPECT_TRUE(RunLock::shares_processes(folder.path()));
+  for (const char* key : {"host", "boot", "pid_namespace"}) {
+    auto other = nlohmann::json::parse(contents(folder / "lock"));
+    other[key] = "another";
+    const Folder foreign;
+    foreign.write("lock", other.dump());
+    EXPECT_FALSE(RunLock::shares_processes(foreign.path())) << key;
+  }
+}
+
 TEST(run_lock, lock_with_unreadable_owner_is_free) {
   const Folder folder;
   for (const char* text : {"", "{", "[]", R"({"host": 3})", "\xff\xfe"}) {

@@ -10,8 +10,9 @@
 namespace gyr::testing::step_actions_suite {
 namespace {
 
-StepActions step_actions_of(Index steps, Index eval_every, Index save_every, Index check_replicas = 0) {
+StepActions step_actions_of(Index steps, Index eval_every, Index save_every, Index check_replicas = 0, bool at_end = true) {
   RunConfig run{};
+  run.checkpoint.at_end = at_end;
   run.train.steps = steps, run.train.eval_every = eval_every, run.train.check_replicas = check_replicas, run.checkpoint.every = save_every;
   return StepActions(run);
 }
@@ -45,6 +46,20 @@ TEST(step_actions, periodic_actions_are_due_at_multiples_only) {
   const StepActions never = step_actions_of(100, 0, 0);
   for (Index step = 1; step < 100; ++step)
     EXPECT_FALSE(never.validates(step) || never.saves(step, 0) || never.checks_replicas(step) || never.checks_replicas_to_save(step)) << step;
+}
+
+TEST(step_actions, final_save_can_be_turned_off) {
+  for (const Index every : {0, 4, 9}) {
+    const StepActions step_actions = step_actions_of(9, 0, every, 0, false);
+    for (const int reason : {0, SIGTERM}) EXPECT_EQ(step_actions.saves(9, reason), every == 9) << every;
+    EXPECT_TRUE(step_actions.saves(7, SIGHUP)) << "a stopped run still saves";
+  }
+}
+
+TEST(step_actions, step_beyond_the_last_counts_as_finished) {
+  const StepActions step_actions = step_actions_of(5, 0, 0);
+  EXPECT_TRUE(step_actions.finished(6));
+  EXPECT_FALSE(step_actions.leaves(6, SIGTERM) || step_actions.takes_another(6, 0));
 }
 
 // A run that stops early saves its current step, unless that step is saved already. If its folder is lost, it tries to

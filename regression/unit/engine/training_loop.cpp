@@ -118,9 +118,17 @@ TEST_F(training_loop, stop_request_saves_without_validation) {
   folder.write("STOP", "");
   const Error error = run("eval_every: 2");
   EXPECT_EQ(error.code, Exit::again);
-  EXPECT_STREQ(error.what(), "stopped by the file STOP after step 2 of 6, everything saved; go on with --resume");
+  EXPECT_STREQ(error.what(), "stopped by the file STOP after step 2 of 6; its checkpoint is saved, and --resume continues from it");
   EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "save 2", "finish"}));
   EXPECT_FALSE(std::filesystem::exists(folder / "STOP")) << "the file STOP was not removed";
+}
+
+TEST_F(training_loop, stop_before_first_step_claims_no_checkpoint) {
+  ::raise(SIGTERM);
+  const Error error = run("eval_every: 2");
+  EXPECT_EQ(error.code, Exit::again);
+  EXPECT_STREQ(error.what(), "stopped by SIGTERM before the first step; nothing has been saved, so start the run again");
+  EXPECT_EQ(events, (Events{"initialise", "finish"}));
 }
 
 TEST_F(training_loop, stop_signal_during_validation_saves_and_ends) {

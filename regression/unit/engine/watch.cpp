@@ -60,6 +60,24 @@ TEST(watch, ended_rank_is_not_silent) {
   EXPECT_EQ(silent(records, records), std::vector<int>{0});
 }
 
+TEST(watch, killed_process_is_dead_at_once_where_visible) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  siginfo_t info;
+  ::waitid(P_PID, id_t(pid), &info, WEXITED | WNOWAIT);  // a zombie from now on
+  Heartbeat mine = heartbeat_of({}, {}, wall_nanoseconds(), false), dead = mine;
+  dead.pid = pid;
+  const std::int64_t now = mine.written + second / 2;
+  for (const bool reaped : {false, true}) {
+    if (reaped) ::waitpid(pid, nullptr, 0);
+    EXPECT_EQ(process_state(dead), ProcessState::gone);
+    EXPECT_FALSE(any_rank_alive({dead}, now, true));
+    EXPECT_TRUE(any_rank_alive({dead}, now)) << "another container may have this process";
+    EXPECT_FALSE(any_rank_alive({dead}, now + 3 * second));
+  }
+  EXPECT_TRUE(any_rank_alive({dead, mine}, now, true));
+}
+
 TEST(watch, heartbeats_of_newest_attempt_are_read_by_rank) {
   const Folder folder;
   const auto path = heartbeat_path(folder.path());

@@ -18,7 +18,7 @@ TEST(printable, long_messages_keep_their_start_and_end) {
     const unsigned kinds = 1 + random() % std::size(letters);
     for (std::size_t n = random() % 3 == 0 ? random() % 6000 : random() % 100; n > 0; --n) text += letters[random() % kinds];
     const std::string line = printable_line(text), full = printable(text);
-    EXPECT_LE(line.size(), 1003u);
+    EXPECT_LE(line.size(), 4003u);
     EXPECT_EQ(printable(line), line) << "a character was cut";
     if (full.size() <= 160) {
       EXPECT_EQ(line, full);
@@ -26,6 +26,13 @@ TEST(printable, long_messages_keep_their_start_and_end) {
     EXPECT_EQ(line.substr(0, std::min<std::size_t>(line.size(), 70)), full.substr(0, std::min<std::size_t>(line.size(), 70)));
     EXPECT_TRUE(full.ends_with(line.substr(line.size() - std::min<std::size_t>(line.size(), 15)))) << line;
   }
+}
+
+TEST(printable, message_of_three_thousand_bytes_is_complete) {
+  std::string list = "the keys are";
+  while (list.size() < 3000) list += " learning_rate,";
+  EXPECT_EQ(printable_line(list), list);
+  EXPECT_LT(printable_line(list + list).size(), 4000u);
 }
 
 TEST(printable, paths_are_shown_in_full) {

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Disk space for the checkpoints of a run, checked before its first step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/config/run_config.hpp"
+
+namespace gyr {
+
+// Number of checkpoints that the run will save after step `done`.
+Index saves_after(const RunConfig&, Index done);
+// Upper bound of the checkpoints that will exist at once in addition to those of the steps `present`, from step `done` to
+// the end. A checkpoint is complete before an older one is removed.
+Index most_new_checkpoints(const RunConfig&, Index done, const std::vector<std::int64_t>& present);
+
+// Compares the free space of the output folder with the run's checkpoints of `bytes` each. Exit::io if none fits. Returns
+// a warning if fewer fit than the run will keep, otherwise "". `done` and `present` as above.
+std::string check_checkpoint_space(const RunConfig&, Index bytes, Index done, const std::vector<std::int64_t>& present);
+
+}  // namespace gyr
