@@ -7,7 +7,7 @@
 namespace gyr {
 
 // Only the last few shapes are compared: in a sequence of many shapes, a shape occurs again soon or never.
-void OverlappedTransfers::add(OverlappedTransfer& transfer, const LaunchShape& shape, Index calls) {
+void OverlappedTransfers::add(OverlappedTransfer& transfer, const LaunchShape& shape, double calls) {
   constexpr std::ptrdiff_t seen = 4;
   auto& overlapped = transfer.overlapped;
   for (auto one = overlapped.rbegin(); one != overlapped.rend() && one - overlapped.rbegin() < seen; ++one)
@@ -23,13 +23,18 @@ int OverlappedTransfers::begin(const void* communicator, Operation operation, In
   return begun_;
 }
 
+void OverlappedTransfers::launched(const LaunchShape& shape, Index calls) {
+  const double in_flight = double(in_flight_.size());
+  for (InFlight& one : in_flight_) add(one.transfer, shape, double(calls) / in_flight);
+}
+
 void OverlappedTransfers::awaited(int number) {
   const auto one = std::find_if(in_flight_.begin(), in_flight_.end(), [&](const InFlight& u) { return u.number == number; });
   if (one == in_flight_.end()) return;
   OverlappedTransfer transfer = std::move(one->transfer);
   in_flight_.erase(one);
   if (transfer.overlapped.empty() || transfer.times == 0) return;
-  for (auto& [shape, calls] : transfer.overlapped) calls /= transfer.times;
+  for (auto& [shape, calls] : transfer.overlapped) calls /= double(transfer.times);
   hidden_.push_back(std::move(transfer));
 }
 

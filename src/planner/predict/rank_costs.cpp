@@ -58,7 +58,7 @@ std::vector<OverlapCount> hidden_of(const TaskCount& count, DType precision, con
   std::vector<OverlapCount> hidden;
   for (const auto& [communicator, t] : count.hidden) {
     double overlapped = 0;
-    for (const auto& [shape, calls] : t.overlapped) overlapped += double(calls) * seconds_of(shape, precision, cluster, profile);
+    for (const auto& [shape, calls] : t.overlapped) overlapped += calls * seconds_of(shape, precision, cluster, profile);
     hidden.push_back({communicator, t.operation, t.bytes, t.times, overlapped});
   }
   return hidden;
