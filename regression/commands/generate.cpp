@@ -3,6 +3,7 @@
 // on other prompts, and are repeatable.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
@@ -111,6 +112,23 @@ TEST(generate, prompt_file_results_keep_the_file_order) {
   for (const char* batch_size : {"1", "2", "5"})
     EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", batch_size}), full) << batch_size;
   EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", "2"}, 2), full);
+}
+
+// Nearly uniform samples of a byte-level vocabulary contain every byte, also zero.
+TEST(generate, zero_bytes_are_printed_like_any_others) {
+  const Folder folder;
+  std::ofstream(folder / "prompt.txt") << "ka\n";
+  std::ptrdiff_t zeros = 0;
+  for (int seed = 1; seed <= 20; ++seed) {
+    const Words sampling{"--tokens", "200", "--temperature", "50", "--seed", std::to_string(seed)};
+    Words one{"--prompt", "ka"}, batch{"--batch", folder / "prompt.txt"};
+    one.insert(one.end(), sampling.begin(), sampling.end());
+    batch.insert(batch.end(), sampling.begin(), sampling.end());
+    const std::string printed = generated(one);
+    EXPECT_EQ(printed, "ka" + nlohmann::json::parse(generated(batch)).at("text").get<std::string>() + "\n") << "seed " << seed;
+    zeros += std::count(printed.begin(), printed.end(), '\0');
+  }
+  EXPECT_GT(zeros, 0);
 }
 
 TEST(generate, malformed_prompt_file_is_refused) {

@@ -138,7 +138,9 @@ class Replies {
     for (; printed_ < replies_.size() && !replies_[printed_].end.empty(); ++printed_) {
       const Reply& reply = replies_[printed_];
       const std::string& prompt = a_.prompts[printed_];
-      if (a_.batch.empty()) std::printf("%s%s%s\n", printed_ ? "\n" : "", prompt.c_str(), reply.text.c_str());
+      // A text may contain zero bytes, at which a C string would end.
+      if (const std::string text = (printed_ ? "\n" : "") + prompt + reply.text + "\n"; a_.batch.empty())
+        std::fwrite(text.data(), 1, text.size(), stdout);
       else std::printf("%s\n", json_text({{"prompt", prompt}, {"text", reply.text}, {"tokens", reply.made}, {"end", reply.end}}).c_str());
     }
     std::fflush(stdout);

@@ -7,11 +7,17 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
 
 namespace gyr {
+
+// Exit code of an exception that is not an Error.
+inline Exit code_of(const std::exception& error) {
+  return dynamic_cast<const std::filesystem::filesystem_error*>(&error) ? Exit::io : Exit::internal;
+}
 
 template <class Body>
 int guarded(Body&& body) {
@@ -24,7 +30,7 @@ int guarded(Body&& body) {
     return int(error.code);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gyrfalcon: %s\n", printable_lines(error.what()).c_str());
-    return int(Exit::internal);
+    return int(code_of(error));
   }
 }
 

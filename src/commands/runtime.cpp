@@ -13,6 +13,7 @@
 #include "kernels/base/threads.hpp"
 #include "kernels/comm/mpi/launched.hpp"
 #include "kernels/comm/mpi/node.hpp"
+#include "src/commands/guard.hpp"
 #include "src/report/summary.hpp"
 
 namespace gyr {
@@ -43,7 +44,7 @@ Failure attempt(const std::function<void()>& body) {
   } catch (const Error& error) {
     return {error.code, error.what()};
   } catch (const std::exception& error) {
-    return {Exit::internal, error.what()};
+    return {code_of(error), error.what()};
   }
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/base/error.hpp"
-#include "src/base/mapped_file.hpp"
+#include "src/base/input_file.hpp"
 #include "src/commands/command_line.hpp"
 #include "src/data/conversation.hpp"
 #include "src/huggingface/companions.hpp"
@@ -37,7 +37,7 @@ class TemplateOption {
     const std::filesystem::path file = text_.substr(1);
     std::error_code error;
     if (std::filesystem::is_directory(file, error)) return of_model(file, tokenizer, now);
-    std::string text(MappedFile(file).text());
+    std::string text = text_of_file(file, 1 << 20);
     if (file.extension() == ".jinja") return of_file(file, text, tokenizer, now);
     if (text.ends_with('\n')) text.pop_back();
     if (text.ends_with('\r')) text.pop_back();

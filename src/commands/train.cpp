@@ -10,6 +10,7 @@
 #include "modules/cost/flops.hpp"
 #include "src/base/limits.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/guard.hpp"
 #include "src/commands/plan.hpp"
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
@@ -39,7 +40,7 @@ void with_outcome(RunFolder& folder, const std::function<void()>& body) {
     folder.write_status(error.code == Exit::again ? "stopped" : "failed", int(error.code), error.what());
     throw;
   } catch (const std::exception& error) {
-    folder.write_status("failed", int(Exit::internal), error.what());
+    folder.write_status("failed", int(code_of(error)), error.what());
     throw;
   }
   folder.write_status("done", int(Exit::ok), "");
@@ -80,8 +81,9 @@ void add_train(Command& app, Action& action) {
   describe_deck(*command);
   command->add_flag("--resume", a->resume,
                     "Resume the run in the output folder from its newest complete checkpoint; start a new run if there is none");
-  command->add_flag("--anew", a->start_over,
-                    "Start a new run in a folder that has checkpoints; the checkpoints and logs of the earlier run are moved to OUTPUT/set_aside/RUN");
+  command->add_flag(
+      "--anew", a->start_over,
+      "Start a new run in a folder that has checkpoints; the checkpoints and logs of the earlier run are moved to OUTPUT/set_aside/RUN");
   command->add_flag("--accept-changes", a->accept_changes,
                     "With --resume: continue even if changed deck keys make the model compute a different function");
   command->add_flag("--take-over", a->take_over,

@@ -61,6 +61,10 @@ bool is_fingerprint(const fs::path& path) {
 
 std::optional<Fingerprint> fingerprint_of(const fs::path& prefix) {
   const fs::path path = fingerprint_path(prefix);
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  require(type == fs::file_type::regular || type == fs::file_type::not_found, Exit::data,
+          "{}: is not a regular file, so that the token files cannot be checked; remove it to use them unchecked", path.string());
   if (!is_fingerprint(path)) return {};
   try {
     const Json json = json_in(text_of_file(path, most_fingerprint));
