@@ -333,14 +333,18 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
   const auto kind = rope.find(rope.contains("rope_type") ? "rope_type" : "type");
   for (const auto& [name, type] : rope_types)
     if (rotary_.stretched && kind != rope.end() && *kind == name) scaling.type = type;
+  const auto check_type = [&](const std::string& name, const json& x) {
+    demand(x == "default" || x == name_of_type(scaling.type), fmt::format("{}.{}", key, name), "is {}; supported rope_type: {}", text_of(x),
+           rotary_.stretched ? "default, linear, llama3, yarn, dynamic" : "default");
+  };
+  if (kind != rope.end()) check_type(kind.key(), *kind);  // before the keys that only some types have
   if (scaling.type == RopeScaling::yarn) scaling.high_freq_factor = 32;
   demand(scaling.type == RopeScaling::none || rope.contains("factor"), fmt::format("{}.factor", key), "is missing; rope_type \"{}\" requires it",
          name_of_type(scaling.type));
   for (const auto& [name, x] : rope.items()) {
     const std::string path = fmt::format("{}.{}", key, shown(name));
     if (name == "rope_type" || name == "type") {
-      demand(x == "default" || x == name_of_type(scaling.type), path, "is {}; supported rope_type: {}", text_of(x),
-             rotary_.stretched ? "default, linear, llama3, yarn, dynamic" : "default");
+      check_type(name, x);
     } else if (name == "partial_rotary_factor") {
       read_partial(path, x);
     } else if (name == "rope_theta") {

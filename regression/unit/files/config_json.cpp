@@ -208,7 +208,8 @@ TEST(config_json, unsupported_functions_are_refused_naming_the_key) {
   expect_refused("model_type", 5, "model_type is 5");
   expect_refused("hidden_act", "gelu", "hidden_act is \"gelu\"");
   expect_refused("hidden_act", 1, "hidden_act is 1, which is not a string");
-  expect_refused("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}, "rope_scaling.");
+  expect_refused("rope_scaling", {{"rope_type", "yarn"}, {"factor", 4.0}}, "rope_scaling.rope_type is \"yarn\"");
+  expect_refused("rope_parameters", {{"rope_type", "dynamic"}, {"factor", 1.5}, {"rope_theta", 1e4}}, "rope_parameters.rope_type is \"dynamic\"");
   expect_refused("rope_scaling", {{"type", "linear"}}, "rope_scaling.type is \"linear\"");
   expect_refused("rope_scaling", {{"rope_type", "default"}, {"factor", 2.0}}, "rope_scaling.factor is 2.0");
   expect_refused("rope_scaling", "linear", "rope_scaling is \"linear\"");
