@@ -49,6 +49,9 @@ class Device {
   Device(bool dry_run, Arena scratch) : queue(dry_run), scratch(std::move(scratch)), dry_run_(dry_run) {}
 
   bool dry_run() const { return dry_run_; }
+  // True if memory is planned as on a GPU. A dry run may plan for another kind of device than this build computes on.
+  bool gpu = backend::on_gpu();
+  bool plans_foreign_gpu() const { return gpu && !backend::on_gpu(); }
   Queue queue;
   void fence() {
     host_waits([&] { queue.fence(); });

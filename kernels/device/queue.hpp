@@ -29,6 +29,8 @@ namespace backend {
 
 // Name of the backend: "kokkos", or for instance "cuda 13.0, for GPUs 80 90a 100+".
 std::string name();
+// True if this build computes on GPUs.
+bool on_gpu();
 
 // Allocates memory of the device; null if there is not enough.
 void* take_memory(Index bytes);

@@ -11,7 +11,6 @@
 #include "kernels/kokkos/few_rows.hpp"
 #include "kernels/kokkos/onednn.hpp"
 #include "kernels/kokkos/threads.hpp"
-#include "kernels/ops/gemm_row_layout.hpp"
 #include "kernels/ops/int8_matrix.hpp"
 
 namespace gyr {
@@ -167,7 +166,6 @@ int blas_threads() {
 }
 
 namespace backend {
-Index gemm_row_layout(Index) { return 256; }
 GYR_ALL_GEMM(GYR_BACKEND_GEMM)
 GYR_FEW_ROWS(float, float)
 GYR_FEW_ROWS(bf16, bf16)

@@ -37,6 +37,8 @@ namespace backend {
 
 std::string name() { return "kokkos"; }
 
+bool on_gpu() { return !std::is_same_v<Space, Kokkos::DefaultHostExecutionSpace>; }
+
 bool host_reads_memory() { return Kokkos::SpaceAccessibility<Kokkos::HostSpace, Space::memory_space>::accessible; }
 
 void* take_memory(Index bytes) {

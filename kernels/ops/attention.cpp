@@ -2,6 +2,7 @@
 #include "kernels/ops/attention.hpp"
 
 #include "kernels/base/instances.hpp"
+#include "kernels/ops/gpu_plan.hpp"
 
 namespace gyr {
 
@@ -56,7 +57,8 @@ void attention(Device& dev, const AttentionShape& shape, const Mask& mask, const
   check(shape, mask, q, k, v);
   check(shape, mask, scores);
   const Workspace workspace(dev.scratch, "attention");
-  backend::attention<T>(dev, shape, mask, scores, q, k, v, carry, state);
+  planned_for_gpu(
+      dev, [](Arena&) {}, [&](Device& device) { backend::attention<T>(device, shape, mask, scores, q, k, v, carry, state); });
 }
 
 template <class A>
@@ -99,7 +101,9 @@ void attention_backward(Device& dev, const AttentionShape& shape, const Mask& ma
   check(shape, mask, scores);
   ensure(scores.bias.gradient.columns == scores.bias.values.columns, "attention_backward: the gradient of the score bias has the wrong width");
   const Workspace workspace(dev.scratch, "attention_backward");
-  backend::attention_backward<T>(dev, shape, mask, scores, q, k, v, dout, lse, delta, dq, dk, dv);
+  planned_for_gpu(
+      dev, [&](Arena& scratch) { allocate_gpu_attention_backward(scratch, shape, dtype_of<T>()); },
+      [&](Device& device) { backend::attention_backward<T>(device, shape, mask, scores, q, k, v, dout, lse, delta, dq, dk, dv); });
 }
 
 GYR_ALL_ATTENTION

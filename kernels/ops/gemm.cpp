@@ -2,6 +2,7 @@
 #include "kernels/ops/gemm.hpp"
 
 #include "kernels/base/instances.hpp"
+#include "kernels/ops/gpu_plan.hpp"
 #include "kernels/ops/int8_matrix.hpp"
 
 namespace gyr {
@@ -28,8 +29,12 @@ void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<c
                      dtype_of<T>(), dtype_of<S>()}] += dev.times();
   const Workspace workspace(dev.scratch, kernel);
   if constexpr (!std::is_same_v<T, double>)
-    if (is_few_rows<T>(op_a, op_b, e)) return backend::few_rows_gemm<T, S>(dev, a, b, c, alpha, beta);
-  backend::gemm<T, S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
+    if (is_few_rows<T>(op_a, op_b, e)) {
+      if (!dev.plans_foreign_gpu()) backend::few_rows_gemm<T, S>(dev, a, b, c, alpha, beta);
+      return;
+    }
+  if (dev.plans_foreign_gpu()) dev.scratch.push(gpu_gemm_workspace(e, dtype_of<T>()));
+  else backend::gemm<T, S>(dev, op_a, a, op_b, b, c, e, alpha, beta);
 }
 
 GYR_ALL_GEMM(GYR_GEMM)

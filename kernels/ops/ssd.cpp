@@ -4,6 +4,7 @@
 #include "kernels/ops/ssd_chunk.hpp"
 
 #include "kernels/base/instances.hpp"
+#include "kernels/ops/gpu_plan.hpp"
 
 namespace gyr {
 
@@ -39,14 +40,22 @@ void check_passing(const SsdShape& s, const Tensor3<const A>& decay, const Tenso
          states.extent(2), s.batch, s.chunks(), state_elements(s));
 }
 
+// Runs body(device) with the scratch that `call` takes on the planned device.
+template <class T, class Body>
+void scanned(Device& dev, const SsdShape& shape, ScanCall call, const Body& body) {
+  const Workspace workspace(dev.scratch,
+                            call == ScanCall::scan || call == ScanCall::chunk_states || call == ScanCall::outputs ? "ssd" : "ssd_backward");
+  planned_for_gpu(
+      dev, [&](Arena& scratch) { allocate_gpu_scan(scratch, shape, dtype_of<T>(), call); }, body);
+}
+
 }  // namespace
 
 template <class T>
 void ssd(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, Tensor2<const Acc<T>> initial, Tensor2<T> y,
          SsdSaved<Acc<T>> saved, Tensor2<Acc<T>> last) {
   check(shape, in, saved);
-  const Workspace workspace(dev.scratch, "ssd");
-  backend::ssd<T>(dev, shape, in, w, initial, y, saved, last);
+  scanned<T>(dev, shape, ScanCall::scan, [&](Device& device) { backend::ssd<T>(device, shape, in, w, initial, y, saved, last); });
 }
 
 template <class T>
@@ -63,31 +72,29 @@ template <class T>
 void ssd_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<const T> dy,
                   Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in, SsdWeightGradient<Acc<T>> dw, Tensor2<Acc<T>> dinitial) {
   check(shape, in, saved);
-  const Workspace workspace(dev.scratch, "ssd_backward");
-  backend::ssd_backward<T>(dev, shape, in, w, saved, dy, dlast, d_in, dw, dinitial);
+  scanned<T>(dev, shape, ScanCall::backward,
+             [&](Device& device) { backend::ssd_backward<T>(device, shape, in, w, saved, dy, dlast, d_in, dw, dinitial); });
 }
 
 template <class T>
 void ssd_chunk_states(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
                       Tensor2<Acc<T>> last, Tensor3<Acc<T>> decay) {
   check(shape, in, saved);
-  const Workspace workspace(dev.scratch, "ssd");
-  backend::ssd_chunk_states<T>(dev, shape, in, w, saved, last, decay);
+  scanned<T>(dev, shape, ScanCall::chunk_states, [&](Device& device) { backend::ssd_chunk_states<T>(device, shape, in, w, saved, last, decay); });
 }
 
 template <class T>
 void ssd_outputs(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved, Tensor2<T> y) {
   check(shape, in, saved);
-  const Workspace workspace(dev.scratch, "ssd");
-  backend::ssd_outputs<T>(dev, shape, in, w, saved, y);
+  scanned<T>(dev, shape, ScanCall::outputs, [&](Device& device) { backend::ssd_outputs<T>(device, shape, in, w, saved, y); });
 }
 
 template <class T>
 void ssd_outputs_backward(Device& dev, const SsdShape& shape, const SsdInput<T>& in, const SsdWeights<Acc<T>>& w, SsdSaved<Acc<T>> saved,
                           Tensor2<const T> dy, Tensor3<Acc<T>> dstates) {
   check(shape, in, saved);
-  const Workspace workspace(dev.scratch, "ssd_backward");
-  backend::ssd_outputs_backward<T>(dev, shape, in, w, saved, dy, dstates);
+  scanned<T>(dev, shape, ScanCall::outputs_backward,
+             [&](Device& device) { backend::ssd_outputs_backward<T>(device, shape, in, w, saved, dy, dstates); });
 }
 
 template <class T>
@@ -95,8 +102,8 @@ void ssd_chunk_states_backward(Device& dev, const SsdShape& shape, const SsdInpu
                                Tensor2<const T> dy, Tensor3<const Acc<T>> dstates, Tensor2<const Acc<T>> dlast, SsdInputGradient<T> d_in,
                                SsdWeightGradient<Acc<T>> dw) {
   check(shape, in, saved);
-  const Workspace workspace(dev.scratch, "ssd_backward");
-  backend::ssd_chunk_states_backward<T>(dev, shape, in, w, saved, dy, dstates, dlast, d_in, dw);
+  scanned<T>(dev, shape, ScanCall::chunk_states_backward,
+             [&](Device& device) { backend::ssd_chunk_states_backward<T>(device, shape, in, w, saved, dy, dstates, dlast, d_in, dw); });
 }
 
 template <class A>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/objectives/vocabulary_head.hpp"
 
-#include "kernels/ops/gemm_row_layout.hpp"
+#include "kernels/ops/gpu_plan.hpp"
 #include "kernels/ops/sum.hpp"
 #include "modules/layers/embedding.hpp"
 #include "modules/model/model_chains.hpp"
@@ -120,7 +120,7 @@ void VocabularyHead<T>::score_all(Pass& a, Tensor2<T> h, const Rows& given, Tens
   const Workspace workspace(a.dev.scratch, "loss");
   const auto here = a.dev.scratch.template tensor<double>(1);
   fill<double>(a.dev, here, 0);
-  for_blocks(a.dev, h.extent(0), backend::gemm_row_layout(columns_here()),
+  for_blocks(a.dev, h.extent(0), gemm_row_layout(a.dev, columns_here()),
              [&](Index first, Index n) { block_loss(a, rows(h, first, n), given.part(first, n), scale, here, each); });
   add_in_order(a.dev, here, sum);
 }

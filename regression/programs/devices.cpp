@@ -265,6 +265,28 @@ TEST(devices, watchdog_names_hanging_rank) {
   }
 }
 
+// A program for hosts plans the same memory for described GPUs as the program for GPUs.
+TEST(devices, host_program_plans_memory_of_gpu_program) {
+  const std::string clusters = std::string(GYR_SOURCE_DIR) + "/input/clusters/h100.yaml";
+  for (const char* name : {"falcon-h1-0.5b", "llama-3.2-1b", "mamba2-130m", "gpt2-124m"})
+    for (const char* recompute : {"none", "full"}) {
+      const Words plan{"plan",
+                       std::string(GYR_SOURCE_DIR) + "/input/" + name + ".yaml",
+                       "--cluster",
+                       clusters,
+                       "train.precision=bf16",
+                       std::string("activation.recompute=") + recompute};
+      Words host{GYR_BINARY};
+      host.insert(host.end(), plan.begin(), plan.end());
+      const auto memory = [](const Result& r) {
+        for (const std::string& line : lines_of(r.out))
+          if (line.find("MiB on the rank that uses most") != std::string::npos) return line;
+        return r.err;
+      };
+      EXPECT_EQ(memory(execute(host, {.limit = 120})), memory(run_on_devices(plan, 1, 1))) << name << ", recompute " << recompute;
+    }
+}
+
 // `plan` and `--version` need no GPU. Training without a GPU ends with one line that says so.
 TEST(devices, missing_gpu_is_reported_in_one_line) {
   const Folder folder;

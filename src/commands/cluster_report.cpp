@@ -6,6 +6,7 @@
 #include "modules/cost/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
+#include "src/commands/plan_report.hpp"
 
 namespace gyr {
 
@@ -22,27 +23,31 @@ bool offload_fits_hosts(const RunPlan& plan, const Cluster& cluster) {
   return true;
 }
 
-// Memory of the rank that fills its device most, relative to the device's size, and a warning if some rank does not
-// fit.
+// Memory of the rank that fills its device most, relative to the memory besides the reserve, and a warning if some rank
+// does not fit.
 std::string memory_text(const RunPlan& plan, const Cluster& cluster) {
-  double part = 0, bytes = 0, memory = 0;
+  double part = 0, bytes = 0;
+  const Cluster::Device* fullest = &cluster.device;
   for (int position = 0; position < plan.layout.ranks(); ++position) {
-    const double has = cluster.island_of(plan.layout.rank_at(position)).device.memory, takes = double(plan.of(position).capacity.total());
-    if (takes / has > part) part = takes / has, bytes = takes, memory = has;
+    const Cluster::Device& device = cluster.island_of(plan.layout.rank_at(position)).device;
+    const double takes = double(plan.of(position).capacity.total());
+    if (takes > part * device.usable()) part = takes / device.usable(), bytes = takes, fullest = &device;
   }
   const double gibi = double(1 << 30);
-  return fmt::format("{:.1f} of {:.1f} GiB on the rank that fills its device most{}", bytes / gibi, memory / gibi,
-                     part > 1                             ? ": IT DOES NOT FIT"
-                     : !offload_fits_hosts(plan, cluster) ? "; OFFLOADED ACTIVATIONS DO NOT FIT THE HOST"
-                                                          : "");
+  return fmt::format(
+      "{:.1f} of {:.1f} GiB on the rank that fills its device most{}{}", bytes / gibi, fullest->usable() / gibi,
+      fullest->reserve > 0 ? fmt::format(" (besides a reserve of {:g} GiB for CUDA context, NCCL and cuBLAS)", fullest->reserve / gibi) : "",
+      part > 1                             ? ": IT DOES NOT FIT"
+      : !offload_fits_hosts(plan, cluster) ? "; OFFLOADED ACTIVATIONS DO NOT FIT THE HOST"
+                                           : "");
 }
 
 std::string part_text(double seconds, const Prediction& p) { return fmt::format("{:.4g} s, {:.1f} %", seconds, 100 * seconds / p.seconds); }
 
 std::string training_text(double tokens, double rate, int ranks, const Cluster& cluster) {
-  const double seconds = tokens / rate, watts = cluster.watts(ranks);
-  std::string text = fmt::format("{:.4g} days for {:.4g} tokens, if every step takes this time", seconds / 86400, tokens);
-  if (watts > 0) text += fmt::format("; {:.4g} MWh for the devices at {:.0f} W each", seconds * watts / 3.6e9, watts / ranks);
+  const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
+  std::string text = fmt::format("{:.4g} days for {:.4g} tokens at this rate{}", cost.seconds / 86400, tokens, error_bar(cluster));
+  if (cost.joules > 0) text += fmt::format("; {:.4g} MWh for the devices at {:.0f} W each", cost.joules / 3.6e9, cluster.watts(ranks) / ranks);
   return text;
 }
 
@@ -69,6 +74,43 @@ double utilisation(const RunConfig& run, int ranks, const Cluster& cluster, doub
   return flops / (seconds * cluster.peak(ranks, precision_of(run.train.precision)));
 }
 
+TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster& cluster) {
+  const double seconds = tokens / rate;
+  return {seconds, seconds * cluster.watts(ranks)};
+}
+
+std::string error_bar(const Cluster& cluster) {
+  return cluster.errors.largest() > 0 ? fmt::format(" ± {:.1f} %", 100 * cluster.errors.largest()) : "";
+}
+
+std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) {
+  const Cluster::Errors& e = cluster.errors;
+  if (e.largest() == 0) return "none: predictions from these values have not been compared with measured steps";
+  const auto judged = [](double error, const std::string& steps, const char* without) {
+    return error > 0 ? fmt::format("{:.1f} % on {}", 100 * error, steps) : fmt::format("not judged on {}", without);
+  };
+  std::string text =
+      fmt::format("{:.1f} %, the largest mean error by kind of evidence: {}; {}", 100 * e.largest(),
+                  judged(e.published, e.published_steps, "published steps"), judged(e.measured, e.measured_steps, "steps of this program"));
+  if (ranks > 1) text += "; not judged on several GPUs with this program";
+  if (all_layers(run.model).find_first_not_of("*-W") != std::string::npos) text += "; this model has layers that a dense transformer does not have";
+  return text;
+}
+
+constexpr double assumed_storage = 1e9;  // bytes per second and node, if the cluster file does not set storage.bandwidth
+
+double save_seconds(const RunConfig& run, const Layout& layout, const Cluster& cluster) {
+  const Index nodes = run.checkpoint.files == "single" ? 1 : cluster.place_of(layout.ranks() - 1).node + 1;
+  return checkpoint_bytes(run, layout) / (double(nodes) * (cluster.storage > 0 ? cluster.storage : assumed_storage));
+}
+
+std::string save_text(const RunConfig& run, const Layout& layout, const Cluster& cluster) {
+  return fmt::format("{:.3g} s for {:.3g} GB at {:g} GB/s per node that writes ({}){}", save_seconds(run, layout, cluster),
+                     checkpoint_bytes(run, layout) / 1e9, (cluster.storage > 0 ? cluster.storage : assumed_storage) / 1e9,
+                     cluster.storage > 0 ? "storage.bandwidth of the cluster file" : "an assumption: the cluster file has no storage.bandwidth",
+                     run.checkpoint.async ? ", while training continues" : "");
+}
+
 Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   const Cluster& cluster = machine.cluster;
   const auto& [run, layout, config, ranks] = plan;
@@ -76,18 +118,21 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
+  const std::string bar = cluster.errors.largest() > 0 ? error_bar(cluster) : " no error bar";
   Facts facts{
       {"memory", memory_text(plan, cluster)},
-      {"step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} tokens/s per device", p.seconds, rate, rate / layout.ranks())},
+      {"step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} tokens/s per device;{}", p.seconds, rate, rate / layout.ranks(), bar)},
+      {"error bar", error_text(run, layout.ranks(), cluster)},
       {"MFU",
        fmt::format("{:.1f} % of {:.4g} TFLOP/s per device (counts the causal half of attention, the SSM as a plain recurrence, no recomputation)",
                    100 * utilisation(run, layout.ranks(), cluster, p.seconds), 1e-12 * peak / layout.ranks())},
-      {"compute", part_text(p.compute, p) + fmt::format(" (stage {}, which computes longest)", p.longest)},
-      {"model-parallel comm", part_text(p.transfers, p) + " of waiting for communication among tensor-, context- and expert-parallel ranks"},
-      {"host copies", part_text(p.copies, p) + " of waiting for copies to and from host memory"},
-      {"data-parallel comm", part_text(p.buckets, p) + " of gradient reductions and weight all-gathers that computation does not hide"},
-      {"bubble", part_text(bubble(p), p) + " of waiting for other pipeline stages and their messages"},
-      {"training", training_text(tokens, rate, layout.ranks(), cluster)}};
+      {"compute", part_text(p.compute, p) + fmt::format(" (stage {}, the slowest)", p.longest)},
+      {"model-parallel comm", part_text(p.transfers, p) + " of exposed communication among tensor-, context- and expert-parallel ranks"},
+      {"host copies", part_text(p.copies, p) + " of exposed copies to and from host memory"},
+      {"data-parallel comm", part_text(p.buckets, p) + " of exposed gradient reductions and weight all-gathers"},
+      {"bubble", part_text(bubble(p), p) + " of pipeline bubble and exposed send / receive"},
+      {"training", training_text(tokens, rate, layout.ranks(), cluster)},
+      {"save", save_text(run, layout, cluster)}};
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));
   return facts;
 }

@@ -34,6 +34,19 @@ inline double bubble(const Prediction& p) { return std::max(0.0, p.messages + p.
 // Model FLOPs utilisation (MFU), a fraction: the model's minimal FLOPs (modules/cost/flops.hpp) over the devices' peak FLOPs
 // in a step of `seconds`.
 double utilisation(const RunConfig&, int ranks, const Cluster&, double seconds);
+// Duration and energy of a training run of `tokens` tokens at `rate` tokens/s. The energy is that of the devices alone.
+struct TrainingCost {
+  double seconds, joules;  // joules: 0 if the power of a device is unknown
+};
+TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&);
+// Half width of the error bar of a predicted time as text: " ± 2.7 %"; empty if the predictions were not judged.
+std::string error_bar(const Cluster&);
+// The kinds of evidence that the error bar was judged on.
+std::string error_text(const RunConfig&, int ranks, const Cluster&);
+// Seconds that a checkpoint takes to write, from the bandwidth of the storage.
+double save_seconds(const RunConfig&, const Layout&, const Cluster&);
+std::string save_text(const RunConfig&, const Layout&, const Cluster&);
+
 // Predicted step time, its parts, and the time of the training run. `tokens`: number of tokens of the full training
 // run; 0: those of the deck's steps.
 Facts prediction_facts(const RunPlan&, const PredictedRun&, const Machine&, double tokens);

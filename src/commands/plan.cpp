@@ -30,19 +30,22 @@ void write_page(const std::string& name, const std::string& page) {
   std::printf("%s: open it in a browser\n", name.c_str());
 }
 
+constexpr std::size_t most_placed = 25;  // layouts that --explain ranks at most to find the place of the deck's own
+
 // Searches for the fastest layout and prints the report. With --html, writes a page with the plan of that layout
 // instead.
 void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std::optional<Machine>& machine) {
   require(machine.has_value(), Exit::usage,
           "--explain searches for the fastest layout on a machine; name its description with --cluster: "
           "input/clusters/ has some, and mpiexec -n N gyrfalcon probe --out FILE measures this one");
-  const SearchResult found = search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr);
-  const std::string text = search_report(run, ranks, machine->cluster, found);  // throws if no layout fits
+  const SearchResult found =
+      search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr, 10, Pruning::bounds, most_waiting, most_placed);
+  const std::string text = search_report(run, ranks, machine->cluster, found, a.tokens);  // throws if no layout fits
   if (a.page.empty()) {
     std::printf("%s", text.c_str());
     return;
   }
-  const RunPlan plan(with(on_islands(run, machine->cluster, ranks), found.best.front().choice), ranks);
+  const RunPlan plan(with(on_cluster(run, machine->cluster, ranks), found.best.front().choice), ranks);
   write_page(a.page, plan_page(plan, PredictedRun(plan, *machine), *machine, a.tokens, &found));
 }
 
@@ -51,7 +54,7 @@ MemoryLimits limits_of(const RunConfig& run, const std::optional<Machine>& machi
           "--longest needs the memory size of a device; set memory.device_bytes, or name a description of "
           "the machine with --cluster");
   MemoryLimits limits{double(run.device_bytes), std::numeric_limits<double>::infinity()};
-  if (machine) limits.device = machine->cluster.device.memory;
+  if (machine) limits.device = machine->cluster.device.usable();
   if (machine && machine->cluster.host.memory > 0) limits.host = machine->cluster.host.memory;
   return limits;
 }
@@ -80,12 +83,13 @@ int plan(const PlanArguments& a) {
           return;
         }
         if (a.longest) {
-          if (runtime.rank() == 0) std::printf("%s", longest_report(asked, ranks, limits_of(asked, machine)).c_str());
+          if (runtime.rank() == 0)
+            std::printf("%s", longest_report(machine ? on_cluster(asked, machine->cluster, ranks) : asked, ranks, limits_of(asked, machine)).c_str());
           return;
         }
         const PlannedDeck deck = read_planned_deck(a, runtime, ranks, Replan::always, machine ? &*machine : nullptr);
         if (const TrainConfig& t = deck.run.train; !t.init_from.empty()) check_initial(t.init_from, deck.run.model, t.new_head);
-        const RunPlan plan(machine ? on_islands(deck.run, machine->cluster, ranks) : deck.run, ranks);
+        const RunPlan plan(machine ? on_cluster(deck.run, machine->cluster, ranks) : deck.run, ranks);
         std::optional<PredictedRun> predicted;
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
@@ -104,15 +108,16 @@ void add_plan(Command& app, Action& action) {
   describe_deck(*command);
   command->add_option("--ranks", a->ranks, "Number of ranks of the run; default: that of the deck's grid")->between(1, double(most_ranks));
   Option* cluster =
-      command->add_option("--cluster", a->cluster, "Cluster description (from input/clusters/ or gyrfalcon probe): also predict the step time on it");
+      command->add_option("--cluster", a->cluster, "Cluster description (from input/clusters/ or gyrfalcon probe): also predict step time");
   command->add_option("--profile", a->profile, "Kernel times on that cluster, measured by gyrfalcon profile DECK --out FILE")->needs(cluster);
-  command->add_option("--tokens", a->tokens, "With --cluster: tokens of the whole training run; default: those of the deck's steps")
+  command
+      ->add_option("--tokens", a->tokens,
+                   "With --cluster: tokens of the whole training run, for its days and energy; default: those of the deck's steps")
       ->needs(cluster)
       ->between(1, 1e18);
-  command->add_flag(
-      "--explain", a->explain,
-      "Instead, search for the fastest layout of --ranks ranks on --cluster: print the ten fastest, why each is slower than the first, and "
-      "why the others were rejected");
+  command->add_flag("--explain", a->explain,
+                    "Instead, search for the fastest layout of --ranks ranks on --cluster: print the ten fastest, the place of the "
+                    "deck's own, why each is slower than the first, and why the others were rejected");
   command->add_flag(
       "--explain-layout", a->explain_layout,
       "Instead, print how each kind of layer is sharded over tensor-parallel ranks: operator by operator, with the bytes sent and the cost "

@@ -201,11 +201,15 @@ std::string experts_text(const EngineConfig& config, const Layout& layout) {
       rows * routing.top_k);
 }
 
+std::vector<PlacedTensor> tensors_of(const RunConfig& run, const Layout& layout) {
+  return model_tensors(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
+}
+
 // Bytes and files of a checkpoint, and bytes of the copy in memory that an asynchronous save writes from.
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
-  Index all = 0, most = 0;
-  const auto tensors = model_tensors(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
-  for (const PlacedTensor& t : tensors) all += t.weight.size() * size_of(t.dtype);
+  const Index all = Index(checkpoint_bytes(run, layout));
+  Index most = 0;
+  const auto tensors = tensors_of(run, layout);
   for (int position = 0; position < layout.ranks(); ++position)
     if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(contributed_boxes(tensors, layout, position, true), tensors));
   const std::string& files = run.checkpoint.files;
@@ -250,6 +254,12 @@ std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan) {
   return rows;
 }
 
+double checkpoint_bytes(const RunConfig& run, const Layout& layout) {
+  Index bytes = 0;
+  for (const PlacedTensor& t : tensors_of(run, layout)) bytes += t.weight.size() * size_of(t.dtype);
+  return double(bytes);
+}
+
 Facts plan_facts(const RunPlan& plan) {
   const auto& [run, layout, config, list] = plan;
   const TextLengths lengths = run.lengths();
@@ -266,7 +276,7 @@ Facts plan_facts(const RunPlan& plan) {
                fmt::format("{:.6g} per step ({:.6g} per token forward; executed {:.6g}; by Megatron-LM r0.8's formula {:.6g})",
                            training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal, flops.executed, flops.megatron)},
               {"rank FLOPs", fmt::format("{:.6g} to {:.6g} per step, as executed", least->flops, plan.slowest().flops)},
-              {"pipeline bubble", fmt::format("{:.1f} % of a step if all stages took equal time{}", 100 * bubble_fraction(config.schedule, shape),
+              {"pipeline bubble", fmt::format("{:.1f} % of a step with equal stages (ideal){}", 100 * bubble_fraction(config.schedule, shape),
                                               shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : "")}};
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)

@@ -11,6 +11,8 @@ namespace gyr {
 Facts plan_facts(const RunPlan&);
 // Rows of memory category, MiB, description of the allocation.
 std::vector<std::vector<std::string>> byte_rows(const RankPlan&);
+// Bytes of a checkpoint of the run.
+double checkpoint_bytes(const RunConfig&, const Layout&);
 // `predicted` (from cluster_report) is inserted after the facts.
 std::string plan_report(const RunPlan&, const std::string& predicted);
 

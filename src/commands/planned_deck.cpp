@@ -9,6 +9,7 @@
 #include "src/commands/search_report.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/planner/layouts/offload_fraction.hpp"
+#include "src/train/engine_config.hpp"
 #include "src/train/run_paths.hpp"
 
 namespace gyr {
@@ -78,20 +79,33 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
   Decision d;
   d.found = true;
   d.lines = deck_lines(best.choice, run.parallel.keep, result.islands);
-  d.expected = {best.prediction.seconds, best.bytes};
-  d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {:.4g} s per step",
+  const RunConfig here = with(run, best.choice);  // memory as this program allocates it, whatever devices the cluster has
+  const EngineConfig config = engine_config(here, layout_of(here, ranks));
+  d.expected = {best.prediction.seconds, StagePlans(config, layout_of(here, ranks)).largest_rank(config).bytes};
+  d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {:.4g} s per step{}",
                         machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size, recompute_text(best.choice),
-                        name_of(best.choice.shard), best.prediction.seconds);
+                        name_of(best.choice.shard), best.prediction.seconds, error_bar(machine.cluster));
   return d;
 }
 
 Decision shared(const RunConfig& run, int ranks, const Machine& machine) {
-  const OffloadFraction fraction = best_fraction(run, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
+  RunConfig planned = run;
+  planned.planned_gpu = machine.cluster.device.gpu;
+  const OffloadFraction fraction = best_fraction(planned, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
   Decision d;
   d.lines = {alpha_line(fraction.alpha)};
   d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, predicted step time {:.4g} s{}", machine.cluster.name, fraction.alpha,
                         fraction.seconds, fraction.alpha == fraction.most && fraction.most < 1 ? "; host memory allows no more" : "");
   return d;
+}
+
+// Warning for a run that decides with the description of devices that this machine does not have; otherwise empty.
+std::string foreign_devices_text(const Cluster& cluster) {
+  if (cluster.device.gpu == backend::on_gpu()) return "";
+  return fmt::format(
+      "\nwarning: parallel.cluster describes {} ({}), but this program computes on {}. The choice may be slow here; describe this machine with "
+      "mpiexec -n N gyrfalcon probe --out FILE",
+      cluster.device.gpu ? "GPUs" : "hosts without GPUs", cluster.name.empty() ? "no name" : cluster.name, backend::on_gpu() ? "GPUs" : "CPUs");
 }
 
 Decision found(const RunConfig& run, int ranks, const Machine* given) {
@@ -101,7 +115,9 @@ Decision found(const RunConfig& run, int ranks, const Machine* given) {
       "{} = auto needs a description of the machine; set parallel.cluster to its file: input/clusters/ has some, and mpiexec -n N gyrfalcon probe "
       "--out FILE measures this one",
       finds_layout(run) ? "parallel.plan" : "activation.alpha");
-  return finds_layout(run) ? searched(run, ranks, *machine) : shared(run, ranks, *machine);
+  Decision d = finds_layout(run) ? searched(run, ranks, *machine) : shared(run, ranks, *machine);
+  if (!given) d.notes += foreign_devices_text(machine->cluster);
+  return d;
 }
 
 }  // namespace
@@ -111,7 +127,10 @@ std::optional<Machine> machine_of(const RunConfig& run, const std::string& clust
   if (file.empty()) return {};
   Machine machine{read_cluster(file), {}};
   if (run.device_bytes > 0) machine.cluster.limit_memory(double(run.device_bytes));
-  if (const std::string& times = cluster.empty() ? run.parallel.profile : profile; !times.empty()) machine.profile = Profile::read(times);
+  if (const std::string& times = cluster.empty() ? run.parallel.profile : profile; !times.empty()) {
+    machine.profile = Profile::read(times);
+    machine.cluster.errors = {};  // they judge the constants of the cluster file
+  }
   return machine;
 }
 

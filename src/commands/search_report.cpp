@@ -6,6 +6,7 @@
 
 #include "src/base/table.hpp"
 #include "src/commands/cluster_report.hpp"
+#include "src/planner/machine/run_islands.hpp"
 
 namespace gyr {
 
@@ -16,10 +17,18 @@ namespace {
 struct Parts {
   explicit Parts(const Prediction& p) : seconds{p.compute, p.transfers, p.copies, p.buckets, bubble(p)} {}
   static constexpr std::array<const char*, 5> names{"compute", "model-parallel comm", "host copies", "data-parallel comm", "bubble"};
+  static constexpr std::array<const char*, 5> full_names{"compute", "exposed tensor / context communication", "exposed host copies",
+                                                         "exposed data-parallel communication", "bubble"};
   std::array<double, 5> seconds;
 };
 
 std::string milli(double seconds) { return fmt::format("{:.1f}", 1e3 * seconds); }
+
+// Step time with its error bar, in ms.
+std::string milli_with_error(double seconds, const Cluster& cluster) {
+  const double error = seconds * cluster.errors.largest();
+  return milli(seconds) + (error > 0 ? fmt::format(" ± {}", milli(error)) : "");
+}
 
 // Part of the step in which this layout loses most time against the first one.
 std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
@@ -29,13 +38,13 @@ std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
   for (std::size_t i = 0; i < mine.seconds.size(); ++i)
     if (mine.seconds[i] - best.seconds[i] > mine.seconds[most] - best.seconds[most]) most = i;
   if (more == 0) return "as fast";
-  return fmt::format("{} ms: {} {} ms more", milli(more), Parts::names[most], milli(mine.seconds[most] - best.seconds[most]));
+  return fmt::format("{} ms: {} {} ms more", milli(more), Parts::full_names[most], milli(mine.seconds[most] - best.seconds[most]));
 }
 
 std::string ranking(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   std::vector<TableColumn> columns;
   for (const char* title : ranking_titles) columns.push_back({title, true});
-  columns[1] = {"layout", false, 110}, columns[3].right = columns[4].right = false, columns.back() = {"slower than the first by", false, 44};
+  columns[1] = {"layout", false, 110}, columns[3].right = columns[4].right = false, columns.back() = {"slower by", false, 44};
   Table table(columns);
   for (const auto& row : ranking_rows(run, ranks, cluster, result)) table.row(row);
   return table.str();
@@ -81,15 +90,15 @@ const std::vector<const char*> ranking_titles{"",
                                               Parts::names[4],
                                               "memory GiB",
                                               "MFU %",
-                                              "slower than the first by"};
+                                              "slower by"};
 
 std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundLayout& f = result.best[i];
-    std::vector<std::string>& row =
-        rows.emplace_back(std::vector<std::string>{fmt::format("{}", i + 1), f.choice.text(), fmt::format("{}", f.choice.micro_batch_size),
-                                                   recompute_text(f.choice), name_of(f.choice.shard), milli(f.prediction.seconds)});
+    std::vector<std::string>& row = rows.emplace_back(
+        std::vector<std::string>{fmt::format("{}", i + 1), f.choice.text(), fmt::format("{}", f.choice.micro_batch_size), recompute_text(f.choice),
+                                 name_of(f.choice.shard), milli_with_error(f.prediction.seconds, cluster)});
     for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
     row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
     row.push_back(fmt::format("{:.1f}", 100 * utilisation(run, ranks, cluster, f.prediction.seconds)));
@@ -119,9 +128,11 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
 
 std::string search_summary(const SearchResult& r) {
   return fmt::format(
-      "{:.0f} layouts: {:.0f} violate a rule of the deck, {:.0f} too large for memory, {:.0f} pruned as slower, {} predicted; {} dry runs, "
-      "{:.2f} s",
-      r.layouts, r.by_rules.layouts(), r.by_memory.layouts(), r.slower, r.predicted, r.dry_runs, r.seconds);
+      "{:.0f} layouts: {:.0f} violate a rule of the deck, {:.0f} too large for memory{}, {:.0f} pruned as slower (lower bound), {} predicted; {} dry "
+      "runs, {:.2f} s",
+      r.layouts, r.by_rules.layouts(), r.by_memory.layouts(),
+      r.by_reserve > 0 ? fmt::format(" ({:.0f} of them leave less than the reserve)", r.by_reserve) : "", r.slower, r.predicted, r.dry_runs,
+      r.seconds);
 }
 
 void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
@@ -133,12 +144,62 @@ void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
        large.empty() ? "" : fmt::format(" (most often: {}); take more ranks, a smaller model or shorter sequences", large.front().why));
 }
 
-std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
+namespace {
+
+std::string own_layout_text(const SearchResult& result, int ranks, const Cluster& cluster) {
+  if (!result.own) return "";
+  const OwnLayout& own = *result.own;
+  if (!own.found) return fmt::format("The deck's own layout cannot run on {} ranks of this cluster: {}\n", ranks, own.refused);
+  const FoundLayout &found = *own.found, &first = result.best.front();
+  const std::string place =
+      own.place > 0 ? fmt::format("place {}", own.place) : fmt::format("a place after the {} layouts that were ranked", own.ranked);
+  const std::string difference = own.place == 1 ? "no layout is faster" : "slower than the first by " + loss_of(found, first);
+  return fmt::format("The deck's own layout has {}: {}, micro-batches of {}, recompute {}, shard {}; {} ms per step; {}\n", place, own.choice.text(),
+                     own.choice.micro_batch_size, recompute_text(own.choice), name_of(own.choice.shard),
+                     milli_with_error(found.prediction.seconds, cluster), difference);
+}
+
+std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
+  const LayoutChoice& best = result.best.front().choice;
+  std::string text = own_layout_text(result, ranks, cluster);
+  if (micros_of(run, best) == 1)
+    text += fmt::format(
+        "The fastest layout has one micro-batch per data-parallel rank: train.global_batch_size = {} is {} data-parallel ranks x micro-batches of "
+        "{}. "
+        "More data-parallel ranks need a larger batch.\n",
+        run.largest_batch(), best.data, best.micro_batch_size);
+  if (cluster.device.reserve > 0)
+    text += fmt::format("Reserve: {:g} GiB of each device remain free for CUDA context, NCCL and cuBLAS; {:.0f} layouts leave less\n",
+                        cluster.device.reserve / double(1 << 30), result.by_reserve);
+  const RunConfig first = with(on_cluster(run, cluster, ranks), best);
+  return text + fmt::format("Error bar: {}\nSave of a checkpoint: {}\n", error_text(run, ranks, cluster),
+                            save_text(first, layout_of(first, ranks), cluster));
+}
+
+std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
+  if (tokens <= 0) return "";
+  Table table({{"", true}, {"tokens/s", true}, {"days", true}, {"MWh", true}});
+  const auto row = [&](const std::string& name, const FoundLayout& f) {
+    const double rate = double(run.largest_batch() * run.train.seq_length) / f.prediction.seconds;
+    const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
+    table.row({name, fmt::format("{:.6g}", rate), fmt::format("{:.4g}", cost.seconds / 86400),
+               cost.joules > 0 ? fmt::format("{:.4g}", cost.joules / 3.6e9) : "unknown"});
+  };
+  for (std::size_t i = 0; i < result.best.size(); ++i) row(fmt::format("{}", i + 1), result.best[i]);
+  if (result.own && result.own->found) row("deck", *result.own->found);
+  return fmt::format("\nTraining of {:.4g} tokens{}: days at this rate, and energy of the devices (device.watts x devices x time)\n{}", tokens,
+                     error_bar(cluster), table.str());
+}
+
+}  // namespace
+
+std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
   require_found(result, ranks, cluster);
   return fmt::format(
-             "{} ranks of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the rank that computes longest, memory of the rank that "
-             "uses most\n{}\n",
-             ranks, cluster.name, search_summary(result), ranking(run, ranks, cluster, result)) +
+             "{} ranks of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the slowest rank, memory of the rank that uses "
+             "most\n{}{}{}\n",
+             ranks, cluster.name, search_summary(result), ranking(run, ranks, cluster, result), search_notes(run, ranks, cluster, result),
+             costs_text(run, ranks, cluster, result, tokens)) +
          fmt::format("Rejected layouts\n{}\nDeck keys of the fastest layout\n{}", rejected(result),
                      deck_text(deck_lines(result.best.front().choice, run.parallel.keep, result.islands)));
 }

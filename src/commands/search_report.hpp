@@ -21,9 +21,10 @@ extern const std::vector<const char*> ranking_titles;
 std::vector<std::vector<std::string>> ranking_rows(const RunConfig&, int ranks, const Cluster&, const SearchResult&);
 // Rejected layouts: category of the reason, number of layouts, reason.
 std::vector<std::array<std::string, 3>> refused_rows(const SearchResult&);
-// Full report: the fastest layouts with the parts of their step times, the rejected layouts counted by reason, and the
-// fastest layout as deck keys.
-std::string search_report(const RunConfig&, int ranks, const Cluster&, const SearchResult&);
+// Full report: the fastest layouts with the parts of their step times, the place of the deck's own layout, the rejected
+// layouts counted by reason, and the fastest layout as deck keys. `tokens` > 0: also the days and the energy of a
+// training run of this length.
+std::string search_report(const RunConfig&, int ranks, const Cluster&, const SearchResult&, double tokens);
 // Exit::config if no layout fits; the message names the most frequent reasons.
 void require_found(const SearchResult&, int ranks, const Cluster&);
 

@@ -32,7 +32,8 @@ struct RunConfig {
   ParallelConfig parallel;
   RecomputeConfig recompute;
   OffloadConfig offload;
-  Index device_bytes = 0;  // device memory in bytes that a rank may use; 0: no limit
+  Index device_bytes = 0;           // device memory in bytes that a rank may use; 0: no limit
+  std::optional<bool> planned_gpu;  // in plans for a described cluster: true if its devices are GPUs
   CheckpointConfig checkpoint;
   DumpConfig dump;
   TraceConfig trace;

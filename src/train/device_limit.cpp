@@ -14,18 +14,18 @@ double mebi(Index bytes) { return double(bytes) / (1 << 20); }
 
 void check_device_limit(const RunConfig& run, const EngineConfig& config, const Layout& layout, int position, const Capacity& capacity) {
   if (run.device_bytes == 0 || capacity.total() <= run.device_bytes) return;
-  std::string other_processes;
+  std::string fitting;
   EngineConfig other = config;
   for (const ActivationChoice& choice : activation_choices(run.offload)) {
     other.recompute = choice.recompute, other.offload = choice.offload;
     const Index bytes = predicted_capacity(other, layout, position).total();
-    if (bytes <= run.device_bytes) other_processes += fmt::format("{}{} {:.1f}", other_processes.empty() ? "" : ", ", choice.name, mebi(bytes));
+    if (bytes <= run.device_bytes) fitting += fmt::format("{}{} {:.1f}", fitting.empty() ? "" : ", ", choice.name, mebi(bytes));
   }
   fail(Exit::config,
-       "the rank at position {} needs {:.1f} MiB of device memory ({} bytes), but memory.device_bytes = {} allows {:.1f} MiB; {}, or use smaller "
-       "micro-batches, shorter sequences or more ranks",
-       position, mebi(capacity.total()), capacity.total(), run.device_bytes, mebi(run.device_bytes),
-       other_processes.empty() ? "no activation policy fits" : "these activation policies fit (activation.*, MiB): " + other_processes);
+       "rank {} needs {:.1f} MiB of device memory, but memory.device_bytes = {} allows {:.1f} MiB. {}; use a smaller micro-batch, "
+       "shorter sequences or more ranks",
+       position, mebi(capacity.total()), run.device_bytes, mebi(run.device_bytes),
+       fitting.empty() ? "No setting of activation.* is enough" : "These settings of activation.* fit (MiB): " + fitting);
 }
 
 }  // namespace gyr

@@ -12,6 +12,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.model = run.model;
   c.precision = precision_of(run.train.precision);
   c.gemm_library = run.train.gemm_library;
+  c.planned_gpu = run.planned_gpu;
   c.optimizer = run.optimizer;
   c.micro_batch_size = run.train.micro_batch_size;
   c.seq_length = run.lengths().text, c.source_length = run.lengths().source;

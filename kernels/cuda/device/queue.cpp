@@ -66,6 +66,8 @@ std::string name() {
   return fmt::format("cuda {}{}, for GPUs {}", cuda::runtime_version(), library, cuda::compiled_gpus());
 }
 
+bool on_gpu() { return true; }
+
 bool host_reads_memory() { return pinned(); }
 
 void* take_memory(Index bytes) {

@@ -11,13 +11,12 @@
 #include "kernels/base/instances.hpp"
 #include "kernels/cuda/gemm/gemm.hpp"
 #include "kernels/cuda/machine/runtime.hpp"
-#include "kernels/ops/gemm_row_layout.hpp"
+#include "kernels/ops/gpu_plan.hpp"
 
 namespace gyr {
 
 namespace {
 
-constexpr Index most_workspace = Index(32) << 20;  // bytes for split-K, as cuBLAS recommends for Hopper
 constexpr std::uint32_t most_alignment = 256;
 
 void check(cublasStatus_t status, const char* what) {
@@ -43,13 +42,6 @@ struct Choice {
   Index workspace;
   auto operator<=>(const Choice&) const = default;
 };
-
-// Bytes of workspace. Split-K needs one copy of C for each split.
-template <class T>
-Index workspace_of(const GemmExtents& e) {
-  constexpr Index copies = 4;
-  return std::min(most_workspace, copies * e.m * e.n * Index(sizeof(Acc<T>)));
-}
 
 class Layout {
  public:
@@ -159,7 +151,7 @@ class GemmCache {
 template <class T, class S>
 void backend::gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<const T> b, Matrix<S> c, const GemmExtents& e, double alpha,
                    double beta) {
-  const Index bytes = workspace_of<T>(e);
+  const Index bytes = gpu_gemm_workspace(e, dtype_of<T>());
   void* const workspace = dev.scratch.push(bytes);
   if (dev.dry_run() || e.m == 0 || e.n == 0) return;
   if (e.k == 0) return cuda::scale<S>(dev, beta, c);
@@ -187,13 +179,6 @@ void set_blas_threads(int) {}
 int blas_threads() { return 1; }
 
 namespace backend {
-
-// Rows per GEMM. Each GEMM reads and writes the weight gradient, 8 bytes per element. On an H200 this takes as long as
-// a GEMM of about 800 rows. Results have up to 2^28 elements, 1 GiB in float.
-Index gemm_row_layout(Index columns) {
-  constexpr Index least = 256, most = 4096, elements = Index(1) << 28;
-  return std::clamp(elements / std::max<Index>(1, columns) / least * least, least, most);
-}
 
 GYR_ALL_GEMM(GYR_BACKEND_GEMM)
 }  // namespace backend

@@ -37,6 +37,11 @@ TEST(planner, cluster_description_reads_back) {
     EXPECT_NEAR(back.islands.bandwidth / c.islands.bandwidth, 1, 1e-5);
     EXPECT_NEAR(back.node.sums / c.node.sums, 1, 1e-5);
     EXPECT_EQ(back.links_overlap, c.links_overlap);
+    EXPECT_NEAR(back.device.reserve, c.device.reserve, 1e-5 * c.device.reserve);
+    EXPECT_EQ(back.device.gpu, c.device.gpu);
+    EXPECT_NEAR(back.storage, c.storage, 1e-5 * c.storage);
+    EXPECT_NEAR(back.errors.measured, c.errors.measured, 1e-5);
+    EXPECT_EQ(back.errors.measured_steps, c.errors.measured_steps);
     EXPECT_NEAR(back.device.fp32 / c.device.fp32, 1, 1e-5);
     EXPECT_NEAR(back.fit.step, c.fit.step, 1e-5 * c.fit.step);
   }
@@ -50,8 +55,12 @@ TEST(planner, bundled_cluster_files_load_and_errors_name_lines) {
     ++files;
     EXPECT_GT(c.device.bf16, c.device.fp32) << entry.path();
     EXPECT_GT(c.node.bandwidth, c.network.bandwidth) << entry.path();
-    for (int island = 0; island < std::max(1, int(c.parts.size())); ++island)
+    for (int island = 0; island < std::max(1, int(c.parts.size())); ++island) {
       EXPECT_LT(c.island(island).fit.gemms, 1) << entry.path() << ": the GEMM efficiency must be below 1";
+      EXPECT_GE(c.island(island).device.reserve, double(1 << 30)) << entry.path() << ": CUDA context and NCCL take more than 1 GiB";
+      EXPECT_TRUE(c.island(island).device.gpu) << entry.path();
+      EXPECT_GT(c.island(island).errors.largest(), 0) << entry.path();
+    }
   }
   EXPECT_GE(files, 4);
   const Folder folder;

@@ -50,7 +50,7 @@ Drawn draw(Dice& dice, bool fewer, bool offloads = false) {
       "parallel: {{keep: [{}], bucket: 1, reduce_dtype: {}{}, sequence: {}, schedule: {}, shard: {}, mixer: auto}}\nactivation: {{recompute: "
       "{}{}}}\n",
       pattern, dice.between(50, 700), 4 * dice.between(2, 40), dice.one_of<int>({4, 8}), causal,
-      objective == "span_corruption" && dice.coin() ? fmt::format(", relative_bias: {{buckets: {}}}", 2 * dice.between(1, 40)) : "",
+      objective == "span_corruption" && dice.coin() ? fmt::format(", relative_bias: {{buckets: {}}}", 2 * dice.between(2, 40)) : "",
       pattern.find('W') != pattern.npos ? "  window: {size: 8}\n" : "", dice.between(1, 2),
       8 * dice.one_of<int>({dice.between(1, 30), dice.between(200, 400)}), dice.coin(),
       fewer ? dice.one_of<int>({1, 2, 3, 4, 6}) : dice.one_of<int>({4, 12, 40, 72}),
@@ -97,7 +97,7 @@ Drawn parted(Dice& dice, Drawn d) {
     left -= ranks;
   }
   d.cluster.island_nodes = 0;
-  d.run = on_islands(d.run, d.cluster, d.ranks);
+  d.run = on_cluster(d.run, d.cluster, d.ranks);
   return d;
 }
 
@@ -189,7 +189,7 @@ TEST(search, bounds_count_every_tensor_of_a_pipeline_message) {
 }
 
 bool fits_memory(const Cluster& c, const FoundLayout& f) {
-  return double(f.bytes) <= c.device.memory && double(f.host) <= c.host_memory_left(double(f.bytes));
+  return double(f.bytes) <= c.device.usable() && double(f.host) <= c.host_memory_left(double(f.bytes));
 }
 
 // Ten fastest layouts that fit into memory, out of all layouts.
@@ -226,8 +226,9 @@ void expect_the_same(Drawn d, Searches& so_far) {
   for (const FoundLayout& f : every.best) bytes.push_back(f.bytes), so_far.waiting += f.prediction.copies > 0;
   std::sort(bytes.begin(), bytes.end());
   for (const std::size_t place : {bytes.size() - 1, bytes.size() / 2, std::size_t(0)}) {
-    d.cluster.device.memory = double(bytes[place]);
-    for (std::size_t i = 0; i < d.cluster.parts.size(); ++i) d.cluster.parts[i].device.memory = double(bytes[place]) * (1 - 0.1 * double(i));
+    d.cluster.device.memory = double(bytes[place]) + d.cluster.device.reserve;
+    for (std::size_t i = 0; i < d.cluster.parts.size(); ++i)
+      d.cluster.parts[i].device.memory = double(bytes[place]) * (1 - 0.1 * double(i)) + d.cluster.parts[i].device.reserve;
     const SearchResult found = search(d.run, d.ranks, d.cluster);
     const std::vector<FoundLayout> best = best_of(d, every);
     ASSERT_EQ(found.best.size(), best.size()) << d.text << search_result_text(found);
@@ -307,8 +308,9 @@ TEST(search, deck_lines_reproduce_the_found_layout) {
     const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, 3);
     for (const FoundLayout& f : found.best) {
       Deck deck = Deck::parse(d.text, "drawn", deck_lines(f.choice, d.run.parallel.keep, found.islands));
-      const RunConfig run = read_run_config(deck);
+      RunConfig run = read_run_config(deck);
       deck.finish();
+      run.planned_gpu = d.cluster.device.gpu;
       const Layout layout = layout_of(run, d.ranks);
       LayoutChoice printed = f.choice;
       printed.alpha = -1;
@@ -350,6 +352,71 @@ TEST(search, refusals_count_layouts_per_rule) {
   ASSERT_EQ(refusals.lines().size(), 2u);
   EXPECT_EQ(refusals.lines()[1].why, "1f1b: 4 heads on 3 to 12 ranks");
   EXPECT_EQ(refusals.lines()[1].layouts, 7);
+}
+
+// A search without bounds counts exactly the layouts that fit the memory of a device, but not beside its reserve.
+TEST(search, search_leaves_the_reserve_of_every_device) {
+  Dice dice(seed_of_run());
+  int refused = 0;
+  for (int i = 0; i < 60 && refused < 8; ++i) {
+    Drawn d = draw(dice, true);
+    if (all_of(d).empty() || all_of(d).size() > 120) continue;
+    d.cluster.device.reserve = 0;
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    std::vector<Index> bytes;
+    for (const FoundLayout& f : every.best) bytes.push_back(f.bytes);
+    std::sort(bytes.begin(), bytes.end());
+    if (bytes.front() == bytes.back()) continue;
+    d.cluster.device.memory = double(bytes.back()), d.cluster.device.reserve = double(bytes.back() - bytes[bytes.size() / 2]);
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    const auto fit = std::count_if(bytes.begin(), bytes.end(), [&](Index b) { return double(b) <= d.cluster.device.usable(); });
+    EXPECT_EQ(std::ptrdiff_t(found.best.size()), fit);
+    EXPECT_EQ(found.by_reserve, double(bytes.size()) - double(fit));
+    for (const FoundLayout& f : search(d.run, d.ranks, d.cluster).best)
+      EXPECT_GE(d.cluster.device.memory - double(f.bytes), d.cluster.device.reserve) << f.choice.text();
+    ++refused;
+  }
+  EXPECT_GT(refused, 4);
+}
+
+// memory.device_bytes limits the plan itself: the reserve is not subtracted again.
+TEST(search, device_limit_leaves_the_reserve_alone) {
+  Cluster c;
+  c.device.memory = 80, c.device.reserve = 4;
+  c.limit_memory(60);
+  EXPECT_EQ(c.device.usable(), 60);
+  c.limit_memory(79);
+  EXPECT_EQ(c.device.usable(), 60);
+}
+
+// The place of the deck's own layout is its place among all layouts, each predicted.
+TEST(search, deck_layout_has_its_brute_force_place) {
+  Dice dice(seed_of_run());
+  int seen = 0, later = 0, beyond = 0;
+  for (int i = 0; i < 200 && seen < 16; ++i) {
+    Drawn d = draw(dice, true, i % 3 == 2);
+    const std::vector<LayoutChoice> all = all_of(d);
+    if (all.empty() || all.size() > 150) continue;
+    d.run = with(d.run, dice.one_of(all));
+    if (all_of(d).empty()) continue;
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    const auto place_of = [&](const LayoutChoice& own) {
+      const auto at = std::find_if(every.best.begin(), every.best.end(), [&](const FoundLayout& f) { return f.choice == own; });
+      return std::size_t(at - every.best.begin()) + 1;
+    };
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, 2, Pruning::bounds, most_waiting, 1000);
+    ASSERT_TRUE(found.own && found.own->found) << d.text;
+    ASSERT_LE(place_of(found.own->choice), every.best.size()) << "not among the layouts: " << found.own->choice.text() << "\n" << d.text;
+    EXPECT_EQ(found.own->place, place_of(found.own->choice)) << found.own->choice.text() << "\n" << d.text;
+    EXPECT_LE(found.best.size(), 2u);
+    const SearchResult few = search(d.run, d.ranks, d.cluster, nullptr, 2, Pruning::bounds, most_waiting, 3);
+    if (found.own->place > 3) EXPECT_EQ(few.own->place, 0u) << d.text;
+    else EXPECT_EQ(few.own->place, found.own->place) << d.text;
+    ++seen, later += found.own->place > 1, beyond += found.own->place > 3;
+  }
+  EXPECT_GT(seen, 10);
+  EXPECT_GT(later, 5);
+  EXPECT_GT(beyond, 2);
 }
 
 TEST(search, more_ranks_than_the_cluster_has_are_refused) {

@@ -31,6 +31,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
       buckets_(stage_.buckets()), reduction_(stage_, grid), gathering_(device_, stage_, grid), without_graphs_(reason_without_graphs(config, grid)),
       executor_(device_, grid, stage_, reduction_, gathering_, timers, has_graphs_ && without_graphs_.empty()) {
   device_.library = config.gemm_library;
+  if (!capacity && config.planned_gpu) device_.gpu = *config.planned_gpu;
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
   if (config.training && config.reduce_dtype) reduction_.reduce_in_type(*config.reduce_dtype, gradients_);
   sums_ = weights_.tensor<double>(2 + further_losses()), scales_ = weights_.tensor<double>(1 + further_losses());

@@ -13,7 +13,7 @@ namespace {
 Cluster largest_of(const Cluster& cluster) {
   Cluster largest = cluster;
   for (const Cluster& part : cluster.parts) {
-    largest.device.memory = std::max(largest.device.memory, part.device.memory);
+    if (part.device.usable() > largest.device.usable()) largest.device.memory = part.device.memory, largest.device.reserve = part.device.reserve;
     if (part.host_memory_left(0) > largest.host_memory_left(0)) largest.host.memory = part.host_memory_left(0);
   }
   return largest;

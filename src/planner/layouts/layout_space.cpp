@@ -277,6 +277,17 @@ std::vector<Shard> shards_of(const RunConfig& run, const LayoutChoice& c) {
   return {Shard::none, Shard::optimizer, Shard::gradients, Shard::weights};
 }
 
+LayoutChoice in_search_form(const RunConfig& run, LayoutChoice c) {
+  const auto first_unless_listed = [](const auto& all, auto& value) {
+    if (std::find(all.begin(), all.end(), value) == all.end()) value = all.front();
+  };
+  if (c.context == 1 && !keeps(run, "context_mode")) c.context_mode = ContextMode::ring;
+  if (c.tensor == 1 && !keeps(run, "sequence")) c.sequence = false;
+  first_unless_listed(schedules_of(run, c, micros_of(run, c)), c.schedule);
+  first_unless_listed(shards_of(run, c), c.shard);
+  return c;
+}
+
 std::vector<LayoutChoice> variants_of(const RunConfig& run, const LayoutChoice& shape) {
   std::vector<LayoutChoice> all;
   for (const int schedule : schedules_of(run, shape, micros_of(run, shape)))

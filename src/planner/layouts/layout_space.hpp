@@ -27,5 +27,7 @@ std::vector<Shard> shards_of(const RunConfig&, const LayoutChoice&);
 // All layouts of a shape.
 std::vector<LayoutChoice> variants_of(const RunConfig&, const LayoutChoice& shape);
 int micros_of(const RunConfig&, const LayoutChoice&);
+// The layout as the search writes it: settings that have no effect in it get the value of the first variant.
+LayoutChoice in_search_form(const RunConfig&, LayoutChoice);
 
 }  // namespace gyr

@@ -29,6 +29,12 @@ Link read_link(Section& links, const char* name, const char* help, const Link* u
 void read_device(Section& s, Cluster& c) {
   c.per_node = s.get("per_node", 1, "devices per node, one rank each").positive().at_most(most_axis);
   c.device.memory = gibi * s.need<double>("memory", "memory of a device").unit("GiB").positive().at_most(most).value();
+  c.device.reserve = gibi * s.get("reserve", 0.0, "memory of a device that no plan contains: CUDA context, NCCL buffers, cuBLAS")
+                                .unit("GiB")
+                                .at_least(0)
+                                .at_most(most)
+                                .value();
+  c.device.gpu = s.get("gpu", c.device.gpu, "the device is a GPU: plans contain the scratch of the CUDA kernels; default: as this program was built");
   c.device.memory_bandwidth = giga * s.need<double>("memory_bandwidth", "memory bandwidth of a device").unit("GB/s").positive().at_most(most).value();
   c.device.bf16 = tera * s.need<double>("bf16", "peak bf16 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
   c.device.fp32 = tera * s.need<double>("fp32", "peak fp32 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
@@ -48,6 +54,23 @@ void read_host(Section& s, Cluster& c) {
                  .at_most(most)
                  .value();
   c.host.overlaps = s.get("beside", false, "copies to and from the host overlap with computation");
+}
+
+void read_storage(Section& s, Cluster& c) {
+  c.storage = giga * s.get("bandwidth", 0.0, "bandwidth at which a node writes checkpoints while all nodes write; 0: unknown")
+                         .unit("GB/s")
+                         .at_least(0)
+                         .at_most(most)
+                         .value();
+}
+
+void read_errors(Section& s, Cluster& c) {
+  const auto error = [&](const char* key, const char* help) { return s.get(key, 0.0, help).unit("%").at_least(0).at_most(1000).value() / 100; };
+  c.errors.published =
+      error("published", "mean error of predicted step times on published steps of dense transformers, each left out of the fit; 0: not judged");
+  c.errors.published_steps = s.get("published_steps", "", "these steps: number, program, year").value();
+  c.errors.measured = error("measured", "mean error of predicted step times of this program on one device; 0: not judged");
+  c.errors.measured_steps = s.get("measured_steps", "", "these steps: number, models").value();
 }
 
 void read_fit(Section& s, Cluster& c) {
@@ -103,12 +126,16 @@ void read_parts(Section& s, const std::filesystem::path& folder, Cluster& c) {
 
 // Sets the values of the combined cluster to the worst value of any island, for callers that need a single value.
 void summarise(Cluster& c) {
-  c.device = c.parts.front().device, c.host = c.parts.front().host, c.per_node = c.parts.front().per_node, c.node = c.parts.front().node,
-  c.network = c.parts.front().network;
+  c.device = c.parts.front().device, c.host = c.parts.front().host, c.storage = c.parts.front().storage, c.per_node = c.parts.front().per_node,
+  c.node = c.parts.front().node, c.network = c.parts.front().network;
   for (const Cluster& part : c.parts) {
     for (double Cluster::Device::*number : {&Cluster::Device::memory, &Cluster::Device::memory_bandwidth, &Cluster::Device::fp64,
                                             &Cluster::Device::fp32, &Cluster::Device::bf16, &Cluster::Device::watts})
       c.device.*number = std::min(c.device.*number, part.device.*number);
+    c.device.reserve = std::max(c.device.reserve, part.device.reserve);
+    c.device.gpu = c.device.gpu || part.device.gpu;
+    c.storage = std::min(c.storage, part.storage);
+    if (part.errors.largest() > c.errors.largest()) c.errors = part.errors;
     c.host = {std::min(c.host.memory, part.host.memory), std::min(c.host.bandwidth, part.host.bandwidth), c.host.overlaps && part.host.overlaps};
     c.per_node = std::min(c.per_node, part.per_node);
     for (Link Cluster::*link : {&Cluster::node, &Cluster::network})
@@ -129,6 +156,8 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
   if (c.parts.empty()) {
     read_device(deck.section("device", "the device (GPU) of one rank"), c);
     read_host(deck.section("host", "host memory for offloaded activations (activation.policy)"), c);
+    read_storage(deck.section("storage", "file system for checkpoints"), c);
+    read_errors(deck.section("errors", "errors of predicted step times, which reports print as error bars"), c);
   }
   Section& links = deck.section("links", "links between devices");
   c.links_overlap = links.get("beside", true, "communication overlaps with computation and does not slow it down");
@@ -172,7 +201,7 @@ std::string link_line(const char* name, const Link& link) {
 double Cluster::Device::gemm_rate(DType operands) const { return operands == DType::bf16 ? bf16 : operands == DType::f32 ? fp32 : fp64; }
 
 void Cluster::limit_memory(double bytes) {
-  device.memory = std::min(device.memory, bytes);
+  device.memory = std::min(device.memory, bytes + device.reserve);
   for (Cluster& part : parts) part.limit_memory(bytes);
 }
 
@@ -252,11 +281,17 @@ std::string to_yaml(const Cluster& c, const std::string& comment) {
     begin = end + 1;
   }
   text += fmt::format("cluster:\n  name: {}\n  nodes: {}\n  island_nodes: {}\n", write_yaml(c.name), c.nodes, c.island_nodes);
-  text += fmt::format("device:\n  per_node: {}\n  memory: {}\n  memory_bandwidth: {}\n  bf16: {}\n  fp32: {}\n  fp64: {}\n  watts: {}\n  fused: {}\n",
-                      c.per_node, number(c.device.memory / gibi), number(c.device.memory_bandwidth / giga), number(c.device.bf16 / tera),
-                      number(c.device.fp32 / tera), number(c.device.fp64 / tera), number(c.device.watts), c.device.fused);
+  text += fmt::format(
+      "device:\n  per_node: {}\n  memory: {}\n  reserve: {}\n  gpu: {}\n  memory_bandwidth: {}\n  bf16: {}\n  fp32: {}\n  fp64: {}\n  watts: {}\n  "
+      "fused: {}\n",
+      c.per_node, number(c.device.memory / gibi), number(c.device.reserve / gibi), c.device.gpu, number(c.device.memory_bandwidth / giga),
+      number(c.device.bf16 / tera), number(c.device.fp32 / tera), number(c.device.fp64 / tera), number(c.device.watts), c.device.fused);
   text += fmt::format("host: {{memory: {}, bandwidth: {}, beside: {}}}\n", number(c.host.memory / gibi), number(c.host.bandwidth / giga),
                       c.host.overlaps);
+  if (c.storage > 0) text += fmt::format("storage: {{bandwidth: {}}}\n", number(c.storage / giga));
+  if (c.errors.largest() > 0)
+    text += fmt::format("errors: {{published: {}, published_steps: {}, measured: {}, measured_steps: {}}}\n", number(100 * c.errors.published),
+                        write_yaml(c.errors.published_steps), number(100 * c.errors.measured), write_yaml(c.errors.measured_steps));
   text += fmt::format("links:\n  beside: {}\n", c.links_overlap) + link_line("node", c.node) + link_line("network", c.network) +
           link_line("islands", c.islands);
   return text + fmt::format("fit:\n  products: {}\n  fused: {}\n  memory: {}\n  links: {}\n  step: {}\n", number(c.fit.gemms), number(c.fit.fused),

@@ -5,10 +5,12 @@
 // gives their order and the links between them. An island is a set of nodes with the same device type and interconnect.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "kernels/base/scalar.hpp"
+#include "kernels/device/queue.hpp"
 #include "src/deck/deck.hpp"
 #include "src/parallel/islands.hpp"
 
@@ -33,7 +35,10 @@ struct Cluster {
     double fp64 = 0, fp32 = 0, bf16 = 0;     // peak GEMM rate by operand type, flop/s
     double watts = 0;                        // power of a device under load in watts; 0: unknown
     bool fused = false;                      // attention is fused (FlashAttention): its tiles stay on chip and use no memory bandwidth
+    double reserve = 0;                      // bytes of it that no plan contains: CUDA context, NCCL buffers, cuBLAS
+    bool gpu = backend::on_gpu();            // true: plans contain the scratch of the CUDA kernels; false: that of the host kernels
     double gemm_rate(DType operands) const;  // peak GEMM rate for this operand type, flop/s
+    double usable() const { return std::max(0.0, memory - reserve); }  // bytes that the plan of a rank may take
   } device;
 
   // Host memory, used for offloaded activations.
@@ -60,10 +65,21 @@ struct Cluster {
   // are islands, `device`, `host`, `node` and `network` above hold the worst value of any island.
   std::vector<Cluster> parts = {};
 
-  void limit_memory(double bytes);  // caps the memory of every device at `bytes`
+  double storage = 0;  // bytes per second that a node writes to the file system while all nodes write; 0: unknown
+
+  // Mean absolute error of predicted step times, as a fraction, by kind of evidence; 0: not judged.
+  struct Errors {
+    double published = 0;         // published steps of dense transformers, each left out of the fit
+    double measured = 0;          // steps of this program on one device
+    std::string published_steps;  // text: which steps
+    std::string measured_steps;
+    double largest() const { return std::max(published, measured); }  // half width of the error bar
+  } errors;
+
+  void limit_memory(double bytes);  // caps the usable memory of every device at `bytes`
   // Bytes of host memory that a rank may offload to. If the host shares the device's memory (host.memory = 0), these
   // are the bytes that remain after the `taken` bytes of the rank.
-  double host_memory_left(double taken) const { return host.memory > 0 ? host.memory : device.memory - taken; }
+  double host_memory_left(double taken) const { return host.memory > 0 ? host.memory : device.usable() - taken; }
   Index devices() const;  // number of devices; 0: as many as the run needs
   // Island and node of a rank. Ranks fill the cluster node by node and island by island.
   struct Place {

@@ -198,6 +198,7 @@ Probe probe_machine(MPI_Comm world) {
       ranks.size(), places.machines, places.machines > 1 ? "s" : "");
   if (patience == WaitPolicy::yield)
     probe.comment += "\nThere were fewer cores than threads, so rates and links were measured on oversubscribed cores.";
+  if (c.device.gpu) probe.comment += "\ndevice.reserve was not measured and is 0. CUDA context and NCCL take some GiB, see input/clusters.";
   int rank = 0;
   MPI_Comm_rank(world, &rank);
   if (c.per_node > 1) {

@@ -7,8 +7,9 @@
 
 namespace gyr {
 
-RunConfig on_islands(RunConfig run, const Cluster& cluster, int ranks) {
+RunConfig on_cluster(RunConfig run, const Cluster& cluster, int ranks) {
   check_capacity(cluster, ranks);
+  run.planned_gpu = cluster.device.gpu;
   const Islands there = islands_of(cluster, ranks, precision_of(run.train.precision));
   if (Islands& islands = run.parallel.islands; islands.empty()) islands = there;
   else

@@ -6,8 +6,8 @@
 
 namespace gyr {
 
-// Sets the islands of the run to those of the cluster if the deck names none. Throws Exit::config if the deck names
-// other islands, or if the run has more ranks than the cluster has devices.
-RunConfig on_islands(RunConfig, const Cluster&, int ranks);
+// The run as planned on a cluster: with the memory of its kind of device, and with its islands if the deck names none.
+// Throws Exit::config if the deck names other islands, or if the run has more ranks than the cluster has devices.
+RunConfig on_cluster(RunConfig, const Cluster&, int ranks);
 
 }  // namespace gyr

@@ -15,9 +15,12 @@ struct MemoryTaken {
   // Bytes taken and bytes available on the rank with the least memory left.
   struct Usage {
     double takes = 0, has = std::numeric_limits<double>::infinity();
+    double reserve = 0;  // bytes that exist besides `has` and must remain free (Cluster::Device::reserve)
     bool lacks() const { return takes > has; }
+    bool lacks_reserve_only() const { return lacks() && takes <= has + reserve; }
   };
   Usage of_device = {}, of_host = {};
+  bool lacks() const { return of_device.lacks() || of_host.lacks(); }
 
   // Adds a rank that takes `device` bytes of its device and offloads `offloaded` bytes to the host (activation.policy).
   void add(double device, double offloaded, const Cluster& island) {
@@ -25,8 +28,8 @@ struct MemoryTaken {
       if (other.has - other.takes < least.has - least.takes) least = other;
     };
     bytes = std::max(bytes, device), host = std::max(host, offloaded);
-    keep(of_device, {device, island.device.memory});
-    keep(of_host, {offloaded, island.host_memory_left(device)});
+    keep(of_device, {device, island.device.usable(), island.device.reserve});
+    keep(of_host, {offloaded, island.host_memory_left(device), 0});
   }
 };
 

@@ -19,11 +19,12 @@ std::string text_of(const RecomputeConfig& c) {
 std::string key_of(const EngineConfig& c, const Layout& l, int position) {
   const int replicas = l.size(token_axes);
   const bool sharded = l.zero_shard() != Shard::none || l.expert > 1;
-  return fmt::format("{} t{}/{} c{}/{} {} {} a{} e{} {} s{} r{} z{} b{} m{} x{} p{} {} h{}/{}",
+  return fmt::format("{} t{}/{} c{}/{} {} {} a{} e{} {} s{} r{} z{} b{} m{} x{} p{} {} h{}/{} g{}",
                      content_of(c.model, l, l.coordinate(position, Axis::pipeline)), l.coordinate(position, Axis::tensor), l.size(Axis::tensor),
                      l.coordinate(position, Axis::context), l.size(Axis::context), int(l.context_mode), int(l.order), l.attention_ranks, l.expert,
                      l.expert_receive_capacity, l.sequence, sharded ? replicas : std::min(replicas, 2), int(l.zero_shard()), l.bucket_bytes,
-                     c.micro_batch_size, c.micros, c.schedule == zero_bubble, text_of(c.recompute), c.offload.on, c.offload.alpha);
+                     c.micro_batch_size, c.micros, c.schedule == zero_bubble, text_of(c.recompute), c.offload.on, c.offload.alpha,
+                     c.planned_gpu ? int(*c.planned_gpu) : -1);
 }
 
 }  // namespace

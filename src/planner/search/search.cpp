@@ -34,9 +34,10 @@ double gibi(double bytes) { return bytes / double(1 << 30); }
 
 class Search {
  public:
-  Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most)
+  Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most,
+         std::size_t place_within)
       : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), best_(std::size_t(best)), pruning_(pruning), most_(most),
-        floor_(run, cluster, profile) {}
+        place_within_(place_within), floor_(run, cluster, profile) {}
 
   SearchResult run() {
     const Clock::time_point begin = Clock::now();
@@ -44,11 +45,13 @@ class Search {
     result_.layouts = space.layouts;
     result_.by_rules = std::move(space.refusals);
     for (const LayoutChoice& shape : space.shapes) put_shape(shape), check_queue_size();
-    while (!line_.empty() && result_.best.size() < best_) {
+    if (place_within_ > 0) predict_own();
+    while (!line_.empty() && (result_.best.size() < best_ || places_own())) {
       const Waiting next = line_.top();
       line_.pop();
       step(next), check_queue_size();
     }
+    if (result_.own) end_of_places();
     if (!line_.empty()) result_.least_slower = line_.top().seconds;
     result_.slower = result_.layouts - result_.by_rules.layouts() - result_.by_memory.layouts() - double(result_.predicted);
     result_.dry_runs += floor_.dry_runs() + runs_.count();
@@ -65,7 +68,48 @@ class Search {
       case Known::parts: return put_layouts(next.choice, next.seconds);
       case Known::layout: return put_programs(next.choice, next.seconds);
       case Known::programs: return put_prediction(next.choice);
-      case Known::prediction: result_.best.push_back(found_[next.found]);
+      case Known::prediction: return rank(found_[next.found]);
+    }
+  }
+
+  void rank(const FoundLayout& found) {
+    if (result_.best.size() < best_) result_.best.push_back(found);
+    ++ranked_;
+    if (OwnLayout* own = result_.own ? &*result_.own : nullptr; own && own->found && own->place == 0 && !precedes(found, *own->found))
+      own->place = ranked_;
+  }
+
+  // True if `a` is ranked before `b`. The deck's own layout is ranked as the search writes it.
+  static bool precedes(const FoundLayout& a, const FoundLayout& b) {
+    return std::tie(a.prediction.seconds, a.choice) < std::tie(b.prediction.seconds, b.choice);
+  }
+
+  // True while a layout may exist that is ranked before the deck's own, and few enough are ranked.
+  bool places_own() const {
+    if (!result_.own) return false;
+    const OwnLayout& own = *result_.own;
+    return own.found && own.place == 0 && ranked_ < place_within_ && line_.top().seconds <= own.found->prediction.seconds;
+  }
+
+  void end_of_places() {
+    OwnLayout& own = *result_.own;
+    own.ranked = ranked_;
+    if (!own.found || own.place > 0) return;
+    const bool none_before = line_.empty() || line_.top().seconds > own.found->prediction.seconds;
+    if (none_before) own.place = ranked_ + 1;
+  }
+
+  void predict_own() {
+    OwnLayout& own = result_.own.emplace();
+    try {
+      const Layout layout = layout_by_rules(run_, ranks_);
+      own.choice = in_search_form(run_, choice_of(run_, layout));
+      Evaluated evaluated = evaluate(run_, own.choice, layout);
+      if (evaluated.taken.lacks()) own.refused = text_of("a rank takes", evaluated.taken);
+      else own.found = std::move(evaluated.found);
+    } catch (const Error& e) {
+      if (e.code != Exit::config) throw;
+      own.refused = e.what();
     }
   }
 
@@ -149,28 +193,35 @@ class Search {
     }
   }
 
-  void put_prediction(LayoutChoice c) {
+  struct Evaluated {
+    MemoryTaken taken;
+    FoundLayout found;  // without a prediction if the layout does not fit
+  };
+
+  // Plans and predicts a layout of `run`. If the deck leaves activation.alpha to the search, it is chosen first.
+  Evaluated evaluate(RunConfig run, LayoutChoice& c, const Layout& layout) {
     forget();
-    ++result_.predicted;
+    if (run.offload.find_alpha) {
+      c.alpha = int(best_fraction(run, layout, cluster_, profile_, &runs_).alpha * alpha_steps);
+      run.offload.alpha = c.offload_fraction(), run.offload.find_alpha = false;
+    }
+    const EngineConfig config = engine_config(run, layout);
+    const StagePlans plans(config, layout, runs_);
+    Evaluated e{plans.taken(config, cluster_), {}};
+    e.found = {c, {}, Index(e.taken.bytes), Index(e.taken.host)};
+    if (!e.taken.lacks()) e.found.prediction = predict(plans, config, layout, cluster_, profile_, &counted_);
+    return e;
+  }
+
+  void put_prediction(LayoutChoice c) {
     try {
-      RunConfig run = with(run_, c);
-      const Layout layout = layout_by_rules(run, ranks_);
-      if (run.offload.find_alpha) {
-        c.alpha = int(best_fraction(run, layout, cluster_, profile_, &runs_).alpha * alpha_steps);
-        run = with(run_, c);
-      }
-      const EngineConfig config = engine_config(run, layout);
-      const StagePlans plans(config, layout, runs_);
-      const MemoryTaken taken = plans.taken(config, cluster_);
-      if (is_too_large("a rank takes", taken, 1)) {
-        --result_.predicted;
-        return;
-      }
-      const Prediction prediction = predict(plans, config, layout, cluster_, profile_, &counted_);
-      found_.push_back({c, prediction, Index(taken.bytes), Index(taken.host)});
-      line_.push({prediction.seconds, Known::prediction, c, found_.size() - 1});
+      const RunConfig run = with(run_, c);
+      const Evaluated evaluated = evaluate(run, c, layout_by_rules(run, ranks_));
+      if (is_too_large("a rank takes", evaluated.taken, 1)) return;
+      ++result_.predicted;
+      found_.push_back(evaluated.found);
+      line_.push({evaluated.found.prediction.seconds, Known::prediction, c, found_.size() - 1});
     } catch (const Error& e) {
-      --result_.predicted;
       refuse(e, 1);
     }
   }
@@ -183,17 +234,22 @@ class Search {
     counted_.clear(), runs_ = {};
   }
 
+  // Reason why a layout that takes this memory does not fit.
+  static std::string text_of(const char* what, const MemoryTaken& taken) {
+    const bool device = taken.of_device.lacks();
+    const MemoryTaken::Usage& usage = device ? taken.of_device : taken.of_host;
+    const double has = gibi(usage.has), asked = gibi(usage.takes);
+    return fmt::format("{} {:.0f} GiB, {:.0f} GiB more than the {:.0f} GiB of a {}{}", device ? what : "the activations that a rank offloads take",
+                       std::ceil(asked), std::ceil(asked - has), has, device ? "device" : "host",
+                       usage.reserve > 0 ? fmt::format(" without its reserve of {:g} GiB", gibi(usage.reserve)) : "");
+  }
+
   // True if a rank exceeds the memory of its device or its host. The reason is then recorded.
   bool is_too_large(const char* what, const MemoryTaken& taken, double layouts) {
-    const auto add = [&](const char* takes, const MemoryTaken::Usage& usage, const char* of) {
-      const double has = gibi(usage.has), asked = gibi(usage.takes);
-      result_.by_memory.add(result_.by_memory.reason(fmt::format("{} {:.0f} GiB, {:.0f} GiB more than the {:.0f} GiB of a {}", takes,
-                                                                 std::ceil(asked), std::ceil(asked - has), has, of)),
-                            layouts);
-      return true;
-    };
-    if (taken.of_device.lacks()) return add(what, taken.of_device, "device");
-    return taken.of_host.lacks() && add("the activations that a rank offloads take", taken.of_host, "host");
+    if (!taken.lacks()) return false;
+    result_.by_memory.add(result_.by_memory.reason(text_of(what, taken)), layouts);
+    if (taken.of_device.lacks_reserve_only()) result_.by_reserve += layouts;
+    return true;
   }
   static constexpr const char* of_parts = "weights, gradients, optimizer states and kept activations take";
 
@@ -208,7 +264,7 @@ class Search {
   const Profile* profile_;
   std::size_t best_;
   Pruning pruning_;
-  std::size_t most_;
+  std::size_t most_, place_within_, ranked_ = 0;
   LayoutBound floor_;
   StageRuns runs_;
   StagePlans::Counted counted_;
@@ -219,11 +275,12 @@ class Search {
 
 }  // namespace
 
-SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most) {
+SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most,
+                    std::size_t place_within) {
   // Throws Exit::config if the host bandwidth of an island is unknown.
   for (int island = 0; island < cluster.different_islands() && run.offload.on; ++island) seconds_of_copies(0, cluster.island(island));
-  const RunConfig there = on_islands(run, cluster, ranks);
-  SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most).run();
+  const RunConfig there = on_cluster(run, cluster, ranks);
+  SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most, place_within).run();
   result.islands = there.parallel.islands;
   return result;
 }

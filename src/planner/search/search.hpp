@@ -7,6 +7,8 @@
 // (activation.policy), a shape is queued once for each recomputation setting, because none of them is always the fastest.
 #pragma once
 
+#include <optional>
+
 #include "src/planner/layouts/layout_space.hpp"
 #include "src/planner/predict/prediction.hpp"
 
@@ -19,14 +21,24 @@ struct FoundLayout {
   Index host = 0;   // offloaded bytes of the rank that offloads most
 };
 
+// The layout of the deck itself on these ranks.
+struct OwnLayout {
+  LayoutChoice choice;
+  std::string refused;                // why it cannot run: a rule of the deck, or memory; empty if it can
+  std::optional<FoundLayout> found;   // its prediction; empty if it cannot run
+  std::size_t place = 0, ranked = 0;  // place among all layouts, counting from 1; 0: after the `ranked` fastest
+};
+
 struct SearchResult {
   std::vector<FoundLayout> best;  // fastest first; equally fast layouts are ordered by their choices
   double layouts = 0;             // number of candidate layouts in the search space
   Refusals by_rules, by_memory;
-  double slower = 0;        // layouts that were discarded by their bound as slower than the best, and that are not known to be too large
-  double least_slower = 0;  // lower bound in seconds of the fastest of these
-  Index predicted = 0;      // number of layouts that were predicted
-  Islands islands;          // islands of the ranks if there are several (cluster.emulate)
+  double by_reserve = 0;         // layouts of by_memory that would fit if the reserve of a device were used (Cluster::Device::reserve)
+  std::optional<OwnLayout> own;  // empty unless the search was asked to place it
+  double slower = 0;             // layouts that were discarded by their bound as slower than the best, and that are not known to be too large
+  double least_slower = 0;       // lower bound in seconds of the fastest of these
+  Index predicted = 0;           // number of layouts that were predicted
+  Islands islands;               // islands of the ranks if there are several (cluster.emulate)
   std::size_t dry_runs = 0;
   double seconds = 0;  // seconds taken by the search
 };
@@ -36,9 +48,10 @@ enum class Pruning { bounds, none };  // bounds: skip layouts by lower bounds; n
 // Maximum number of queued candidates, about half a GiB.
 inline constexpr std::size_t most_waiting = 5'000'000;
 
-// Uses the islands of the cluster if the deck names none. Throws Exit::config if the cluster has fewer devices than
+// `place_within`: if above 0, the search also predicts the deck's own layout, and continues until its place is known or
+// this many layouts are ranked. Uses the islands of the cluster if the deck names none. Throws Exit::config if the cluster has fewer devices than
 // `ranks`, or if more than `most` candidates are queued.
 SearchResult search(const RunConfig&, int ranks, const Cluster&, const Profile* = nullptr, int best = 10, Pruning = Pruning::bounds,
-                    std::size_t most = most_waiting);
+                    std::size_t most = most_waiting, std::size_t place_within = 0);
 
 }  // namespace gyr
