@@ -187,7 +187,7 @@ int build(const BuildArguments& a) {
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         if (runtime.rank() == 0) print_report(report, options.format, options.prefix.string(), seconds);
       },
-      false);
+      LastLine::never);
 }
 
 }  // namespace

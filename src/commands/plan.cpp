@@ -95,7 +95,7 @@ int plan(const PlanArguments& a) {
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         else write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
       },
-      true);
+      LastLine::of_failures);
 }
 
 void add_plan(Command& app, Action& action) {
@@ -105,7 +105,7 @@ void add_plan(Command& app, Action& action) {
   describe_deck(*command);
   command->add_option("--ranks", a->ranks, "Number of ranks of the run; default: that of the deck's grid")->between(1, double(most_ranks));
   Option* cluster =
-      command->add_option("--cluster", a->cluster, "Cluster description (from input/clusters/ or gyrfalcon probe): also predict the step time on it");
+      command->add_option("--cluster", a->cluster, "Cluster description (from input/clusters/ or gyrfalcon probe): also predict step time");
   command->add_option("--profile", a->profile, "Kernel times on that cluster, measured by gyrfalcon profile DECK --out FILE")->needs(cluster);
   command->add_option("--tokens", a->tokens, "With --cluster: tokens of the whole training run; default: those of the deck's steps")
       ->needs(cluster)

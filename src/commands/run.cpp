@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon run DECK -n RANKS: training under a supervisor. gyrfalcon ps FOLDER: state of every rank of a run.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -29,6 +30,13 @@ SupervisedRun supervised(const RunConfig& run) {
                   run.train.micro_batch_size};
   for (const BatchStep& step : run.train.batches()) s.batches.push_back(step.batch);
   return s;
+}
+
+// State of a run that recorded no end and whose ranks send no heartbeats.
+std::string killed_text(const std::vector<Heartbeat>& beats) {
+  std::int64_t newest = 0, step = 0;
+  for (const Heartbeat& h : beats) newest = std::max(newest, h.written), step = std::max<std::int64_t>(step, h.step);
+  return fmt::format("state: killed (no final record, no heartbeat for {:.0f} s; last at step {})", double(wall_nanoseconds() - newest) * 1e-9, step);
 }
 
 }  // namespace
@@ -84,8 +92,7 @@ void add_ps(Command& app, Action& action) {
         require(!beats.empty(), Exit::data, "{}: contains no readable heartbeat", path.string());
         std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
         const auto outcome = read_outcome(path.parent_path());
-        if (outcome && outcome->state == "running" && !any_rank_alive(beats, wall_nanoseconds()))
-          std::printf("state: killed: the run recorded no end, and no rank sends heartbeats\n");
+        if (outcome && outcome->state == "running" && !any_rank_alive(beats, wall_nanoseconds())) std::printf("%s\n", killed_text(beats).c_str());
         else if (outcome)
           std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ",
                       printable(outcome->message).c_str());

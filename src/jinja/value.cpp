@@ -95,7 +95,7 @@ const Value* Dict::find(const Value& key) const {
   return place == index.end() ? nullptr : &items[place->second].second;
 }
 const Value* Dict::find(std::string_view key) const {
-  const auto place = index.find("s" + std::string(key));
+  const auto place = index.find(fmt::format("s{}", key));
   return place == index.end() ? nullptr : &items[place->second].second;
 }
 
@@ -158,10 +158,10 @@ std::string type_name(const Value& value) {
 }
 
 std::string hash_key(const Value& value) {
-  if (const String* s = value.string()) return "s" + s->text.bytes();
-  if (const auto i = as_integer(value)) return "n" + std::to_string(*i);
+  if (const String* s = value.string()) return fmt::format("s{}", s->text.bytes());
+  if (const auto i = as_integer(value)) return fmt::format("n{}", *i);
   if (const double* d = value.real()) {
-    if (std::floor(*d) == *d && std::abs(*d) < 9e15) return "n" + std::to_string(Integer(*d));
+    if (std::floor(*d) == *d && std::abs(*d) < 9e15) return fmt::format("n{}", Integer(*d));
     return fmt::format("f{}", *d);
   }
   if (value.none()) return "none";
