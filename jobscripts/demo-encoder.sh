@@ -100,7 +100,7 @@ for field in packages dictionary; do
   rm -rf "$OUT/read-$field"
   # shellcheck disable=SC2086  # ARGS is a list of words
   run train "$deck" "data.prefixes=[$OUT/data/$field]" "data.tokenizer=$OUT/tokenizer.json" "train.steps=$STEPS" "output.folder=$OUT/read-$field" $ARGS |
-    grep -E 'iteration|parameters' | tail -n 3
+    grep -E '^step|parameters' | tail -n 3
 done
 
 # learn FIELD SEED LR DATA: prints accuracy and macro F1 on DATA of a classifier fine-tuned from the model pretrained on

@@ -78,7 +78,7 @@ for pattern in $PATTERNS; do
   # shellcheck disable=SC2086  # ARGS is a list of words
   run train "$deck" "model.pattern=$pattern" "data.prefixes=[$OUT/books/learned]" "data.tokenizer=$OUT/tokenizer.json" \
     ${STEPS:+train.steps=$STEPS} "output.folder=$OUT/run" $ARGS |
-    grep -oE '[0-9]+ parameters|iteration +[0-9]+/|lm loss: [0-9.E+-]+|RUN .*' | paste -sd' ' | sed 's/ iteration/\n  iteration/g; s/ RUN/\n  RUN/'
+    grep -oE '[0-9]+ parameters|^step [0-9]+/|loss [0-9.]+ |RUN .*' | paste -sd' ' | sed 's/ step/\n  step/g; s/ RUN/\n  RUN/'
   set +f
   checkpoints=("$OUT"/run/checkpoints/step_????????)
   set -f

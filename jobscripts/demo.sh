@@ -10,7 +10,7 @@ NP=${NP:-2} DATA=${DATA:-} ARGS=${ARGS:-} BUILD=${BUILD:-build/release} DECK=${D
 gyrfalcon=$BUILD/bin/gyrfalcon
 out=out/demo
 mkdir -p "$out/data"
-[ -t 1 ] && export GYR_PROGRESS=${GYR_PROGRESS:-live}
+[ -t 1 ] && export GYR_PROGRESS=${GYR_PROGRESS:-live} COLUMNS=${COLUMNS:-$(tput cols 2> /dev/null || echo 80)}
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$gyrfalcon")"
 run() { "${launcher[@]}" -n "$NP" "$gyrfalcon" "$@"; }
 say() { printf '\n== %s\n' "$*"; }

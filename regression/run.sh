@@ -25,7 +25,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd) cases=$here/table
 limit=${LIMIT:-600}  # time limit of a launcher in seconds
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} COLUMNS=400  # diff prints each tensor in one line
 fail() { printf 'regression: %s\n' "$2" >&2; exit "$1"; }
 
 # ---- The command line -----------------------------------------------------------------------------------------------------------------

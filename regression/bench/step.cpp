@@ -291,12 +291,12 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   if (runtime.rank() != 0) return;
   print_result(windows, config.model, mix.flops() * runtime.ranks(), config.seq_length, runtime.ranks(),
                double(layout.size(Axis::data) * config.micro_batch_size * config.seq_length), extent.micros);
-  double mean = 0;
-  for (const Window& w : windows) mean += w.step.seconds / double(windows.size());
+  double mean = 0, all = 0;
+  for (const Window& w : windows) mean += w.step.seconds / double(windows.size()), all += w.step.seconds + w.long_step.seconds;
   std::vector<double> gemm_rates, copy_rates;
   for (const Window& w : windows) gemm_rates.push_back(mix.flops() / w.mix.seconds), copy_rates.push_back(Copy::bytes / w.copy.seconds);
   print_kernels(std::move(work), extent.windows, mean, {median(std::move(gemm_rates)), median(std::move(copy_rates))});
-  fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches));
+  fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches, all, engine_step_parts));
 }
 
 void compare(Runtime& runtime, const std::string& file, const Extent& extent, const std::vector<std::string>& overrides) {
@@ -335,5 +335,5 @@ int main(int argc, char** argv) {
         }
         compare(runtime, argv[1], extent, overrides);
       },
-      false);
+      LastLine::never);
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <regex>
 #include <set>
 
 #include "regression/support/material.hpp"
@@ -215,6 +216,54 @@ TEST(commands, last_line_of_a_run_states_its_result) {
     for (const unsigned char c : text) ASSERT_TRUE(c == '\n' || (c >= 0x20 && c != 0x7f)) << "control character " << int(c) << " in\n" << text;
 }
 
+TEST(commands, log_format_selects_short_or_megatron_lines) {
+  const Folder folder;
+  const auto matching = [](const Result& r, const char* pattern) {
+    const auto lines = lines_of(r.out);
+    return std::count_if(lines.begin(), lines.end(), [&](const std::string& line) {
+      return line.size() <= (line.starts_with("step ") ? 120u : 400u) && std::regex_search(line, std::regex(pattern));
+    });
+  };
+  const char *brief = R"(^step [1-3]/3  [0-9.]+[kM]? tokens  loss [0-9.]+  norm .*  lr .* tokens/s  MFU .*  left )",
+             *megatron = R"(\] iteration +[1-3]/ +3 \|)";
+  const Result plain = run(material().train(folder.path() / "short", {"train.steps=3", "train.eval_every=3"}));
+  EXPECT_EQ(matching(plain, brief), 3) << plain.out;
+  EXPECT_EQ(matching(plain, megatron), 0) << plain.out;
+  EXPECT_EQ(matching(plain, "^validation at step 3: loss [0-9.]+, perplexity "), 1) << plain.out;
+  const Result fields = run(material().train(folder.path() / "megatron", {"train.steps=3", "train.eval_every=3", "log.format=megatron"}));
+  EXPECT_EQ(matching(fields, megatron), 3) << fields.out;
+  EXPECT_EQ(matching(fields, brief), 0) << fields.out;
+  EXPECT_EQ(matching(fields, "validation loss at iteration 3 \\|"), 1) << fields.out;
+}
+
+TEST(commands, unknown_progress_style_is_refused_before_training) {
+  const Folder folder;
+  const Result r = run(material().train(folder.path() / "out", {"train.steps=1"}), {.env = {{"GYR_PROGRESS", "banana"}}});
+  EXPECT_EQ(r.code, 64) << output_of(r);
+  EXPECT_NE(r.err.find("GYR_PROGRESS=banana: must be live or plain"), std::string::npos) << output_of(r);
+  EXPECT_FALSE(fs::exists(folder.path() / "out" / "metrics.jsonl"));
+}
+
+// Lines of tables have two spaces between columns; sentences have not.
+TEST(commands, no_table_is_wider_than_the_terminal) {
+  const Folder folder;
+  const std::string cluster = std::string(GYR_SOURCE_DIR) + "/input/clusters/h100.yaml",
+                    deck = std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-73m.yaml";
+  const Options narrow{.env = {{"COLUMNS", "80"}}};
+  ASSERT_EQ(run(material().train(folder.path(), {"train.steps=3"})).code, 0);
+  for (const Words& words : {Words{"plan", deck, "--ranks", "8", "parallel.tensor=2", "parallel.pipeline=2", "--cluster", cluster},
+                             Words{"plan", deck, "--ranks", "8", "--cluster", cluster, "--explain"},
+                             Words{"plan", deck, "parallel.tensor=2", "--explain-layout"}, Words{"plan", deck, "--cluster", cluster, "--longest"},
+                             Words{"report", folder.path()}, Words{"profile", material().deck()}, Words{"ps", folder.path()}}) {
+    const Result r = run(words, narrow);
+    ASSERT_EQ(r.code, 0) << output_of(r);
+    for (const std::string& line : lines_of(r.out)) {
+      const auto width = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
+      if (const auto text = line.find_first_not_of(' '); text != line.npos && line.find("  ", text) != line.npos) EXPECT_LE(width, 80) << line;
+    }
+  }
+}
+
 // Plans Falcon-H1 34B on 64 ranks in a few seconds, in one process whose memory could not hold the weights.
 TEST(commands, plan_of_34b_model_allocates_no_weights) {
   const Folder folder;
@@ -239,7 +288,7 @@ parallel:
   EXPECT_NE(r.out.find("2 data x 8 pipeline x 4 tensor = 64 ranks"), std::string::npos) << r.out.substr(0, 400);
   EXPECT_LT(r.peak_kib, 1 << 20);
   EXPECT_LT(r.cpu_seconds, 10);
-  EXPECT_EQ(last_line_of(r.out), "RUN OK");
+  EXPECT_EQ(r.out.find("RUN OK"), std::string::npos) << "nothing has run";
 }
 
 // The profile prints a table of every GEMM of a step, and the total time with each GEMM library.

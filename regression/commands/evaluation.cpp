@@ -100,6 +100,7 @@ TEST(evaluation, token_file_summary_agrees_with_its_records) {
   EXPECT_EQ(r.at("sequences"), 9);
   EXPECT_EQ(r.at("tokens"), 9 * Material::seq_length);
   EXPECT_EQ(e.summary.at("split"), "validation");
+  EXPECT_NE(e.text.find("\nscored: validation split of " + e.summary.at("files").at(0).get<std::string>() + "\n"), std::string::npos) << e.text;
   EXPECT_EQ(e.records.size(), 9u);
   double sum = 0;
   for (const Json& record : e.records) sum += record.at("loss").get<double>() / 9;

@@ -166,7 +166,11 @@ TEST(generate, int8_weights_change_the_loss_little) {
 TEST(generate, generate_returns_the_requested_number_of_tokens) {
   for (const char* count : {"1", "7"}) {
     const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--greedy", "--tokens", count});
-    EXPECT_TRUE(r.err.starts_with(std::string(count) + " tokens in ")) << r.err;
+    std::smatch match;
+    const std::regex line(R"(^prompt \d+ tokens?, [0-9.]+ tokens/s; generated (\d+) tokens? in [0-9.]+ s(, [0-9.]+ tokens/s)?\n)");
+    ASSERT_TRUE(std::regex_search(r.err, match, line)) << r.err;
+    EXPECT_EQ(match[1], count);
+    EXPECT_EQ(match[2].matched, std::string(count) != "1") << "the first token belongs to the prompt: " << r.err;
   }
 }
 

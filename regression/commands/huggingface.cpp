@@ -285,7 +285,8 @@ TEST(huggingface, checkpoints_keep_generation_config_and_chat_template) {
     EXPECT_NE(r.err.find("note: generation_config.json suggests do_sample true, temperature 0.5: not applied"), std::string::npos) << r.err;
     EXPECT_EQ(r.err.find("the model has a chat template") == std::string::npos, !more.empty()) << r.err;
     int tokens = -1;
-    for (const std::string& line : lines_of(r.err)) std::sscanf(line.c_str(), "%d tokens in", &tokens);
+    for (const std::string& line : lines_of(r.err))
+      if (const auto at = line.find("generated "); line.starts_with("prompt ") && at != line.npos) tokens = std::stoi(line.substr(at + 10));
     return std::pair(tokens, r.out);
   };
   EXPECT_EQ(made(folder / "hf").first, 1);  // config.json's eos_token_id is used if generation_config.json has none

@@ -96,7 +96,7 @@ TEST(own_text, plan_reports_tokens_per_parameter_and_epochs) {
   ASSERT_EQ(r.code, 0) << output_of(r);
   expect_parts(r.out, {"in 1000 steps", " per parameter, ", " epochs of ", " training tokens"});
   const Result none = run({"plan", demo});
-  expect_parts(none.out, {"1.638e+06 in 800 steps, 0.48 per parameter; data.prefixes cannot be read yet"});
+  expect_parts(none.out, {"1.64 M in 800 steps, 0.48 per parameter; data.prefixes cannot be read yet"});
   const Words predicted{"plan", demo, "--cluster", std::string(GYR_SOURCE_DIR) + "/input/clusters/h100.yaml", "--tokens"};
   const auto days = [&](const char* tokens) {
     Words words = predicted;

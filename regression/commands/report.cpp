@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <regex>
 #include <thread>
 
 #include "regression/support/material.hpp"
@@ -42,7 +43,8 @@ TEST(report, report_shows_kills_and_differences_between_decks) {
   // After three missing heartbeats the run is reported as killed, whatever status.json contains.
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   EXPECT_EQ(line_with(run({"report", killed.path().string()}).out, "state"), "state killed");
-  EXPECT_NE(run({"ps", killed.path()}).out.find("state: killed"), std::string::npos);
+  const std::string state = last_line_of(run({"ps", killed.path()}).out);
+  EXPECT_TRUE(std::regex_match(state, std::regex(R"(state: killed \(no final record, no heartbeat for \d+ s; last at step [56]\))"))) << state;
   Words again = material().train(killed.path(), steps);
   again.push_back("--resume");
   Result r = run(again, {.ranks = 2});
@@ -68,6 +70,7 @@ TEST(report, report_shows_kills_and_differences_between_decks) {
   const fs::path page = killed / "page.html";
   r = run({"report", killed.path().string(), full.path().string(), "--html", page.string()});
   ASSERT_EQ(r.code, 0) << output_of(r);
+  EXPECT_EQ(r.out, "wrote " + page.string() + " (2 runs)\n");
   const std::string text = contents(page), begin = "id=\"numbers\">";
   const std::size_t from = text.find(begin) + begin.size();
   const Json data = Json::parse(text.substr(from, text.find("</script>", from) - from));

@@ -211,8 +211,8 @@ TEST(survive, watchdog_ends_hanging_job_and_names_rank) {
                                                std::string("fault.kind=") + kind}),
                          {.ranks = 4});
     EXPECT_EQ(r.code, 75) << output_of(r);
-    EXPECT_NE(r.err.find("culprit: rank 2"), std::string::npos) << output_of(r);
-    EXPECT_NE(r.err.find("waiting for all_"), std::string::npos) << output_of(r);
+    EXPECT_NE(r.err.find("cause: rank 2"), std::string::npos) << output_of(r);
+    EXPECT_NE(r.err.find("waiting in all_"), std::string::npos) << output_of(r);
     EXPECT_LT(r.seconds, 1 + 5 + 5);
     const auto status = json_in(folder / "status.json");
     EXPECT_EQ(status["state"], "hung");
@@ -237,7 +237,7 @@ TEST(survive, slurm_script_requeues_only_on_exit_code_75) {
                         {0, "RUN OK", 0, false},
                         {80, "RUN FAILED 80", 80, false},
                         {0, "RUN STOPPED 75", 0, true},
-                        {0, "iteration 7", 70, false}}) {
+                        {0, "step 7/9", 70, false}}) {
     SCOPED_TRACE(fmt::format("{}, {}", c.srun, c.last_line));
     const Folder folder;
     const auto program = [&](const char* name, const std::string& text) {

@@ -260,8 +260,8 @@ TEST(devices, watchdog_names_hanging_rank) {
                                                                                  "fault.kind=hang", "fault.rank=1", "fault.step=2"}),
                                     2, 2);
     EXPECT_EQ(r.code, 75) << r.out << r.err;
-    EXPECT_NE(r.err.find("culprit: rank 1"), std::string::npos) << r.err;
-    EXPECT_NE(r.err.find("waiting for "), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("cause: rank 1"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("waiting in "), std::string::npos) << r.err;
   }
 }
 

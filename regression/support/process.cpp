@@ -43,6 +43,7 @@ Words environment(const Options& options) {
     if (!launcher && equals != std::string::npos) env[text.substr(0, equals)] = text.substr(equals + 1);
   }
   env.try_emplace("OMP_NUM_THREADS", "1");
+  env["COLUMNS"] = "400";  // tables in one part and without wrapped cells, for tests that read them
   for (const auto& [name, value] : options.env) env[name] = value;
   Words list;
   for (const auto& [name, value] : env) list.push_back(name + "=" + value);

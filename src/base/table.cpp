@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Formats a table: computes the widths of all columns first, then the lines.
 #include "src/base/table.hpp"
 
 #include <algorithm>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
+#include "src/base/terminal.hpp"
 
 namespace gyr {
 namespace {
@@ -22,6 +22,7 @@ std::string padded(const std::string& text, std::size_t width, bool right) {
 
 // Breaks text into lines at spaces; a word wider than the column is split.
 std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
+  if (width_of(text) <= width) return {text};
   std::vector<std::string> lines(1);
   for (std::size_t begin = 0; begin < text.size();) {
     std::size_t end = std::min(text.find(' ', begin), text.size());
@@ -49,11 +50,36 @@ std::vector<std::string> hanging(const std::string& text, std::size_t width) {
   return lines;
 }
 
-std::string line_of(const std::vector<std::string>& cells, const std::vector<TableColumn>& columns, const std::vector<std::size_t>& widths) {
-  std::string line;
-  for (std::size_t c = 0; c < cells.size(); ++c) line.append(c ? "  " : "").append(padded(cells[c], widths[c], columns[c].right));
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + '\n';
+std::size_t longest_word(const std::string& text) {
+  std::size_t longest = 0;
+  for (std::size_t begin = 0, end = 0; end < text.size(); begin = end + 1) {
+    end = std::min(text.find(' ', begin), text.size());
+    longest = std::max(longest, width_of(text.substr(begin, end - begin)));
+  }
+  return longest;
+}
+
+constexpr std::size_t column_gap = 2, narrowest_text = 20;
+
+std::size_t total_of(const std::vector<std::size_t>& widths) {
+  std::size_t total = widths.empty() ? 0 : column_gap * (widths.size() - 1);
+  for (const std::size_t width : widths) total += width;
+  return total;
+}
+
+// Lines of one row, whose cells have been broken into lines.
+std::string row_lines(const std::vector<std::vector<std::string>>& cells, const std::vector<bool>& right, const std::vector<std::size_t>& widths) {
+  std::size_t lines = 0;
+  for (const auto& cell : cells) lines = std::max(lines, cell.size());
+  std::string text;
+  for (std::size_t l = 0; l < lines; ++l) {
+    std::string line;
+    for (std::size_t c = 0; c < cells.size(); ++c)
+      line.append(c ? std::string(column_gap, ' ') : "").append(padded(l < cells[c].size() ? cells[c][l] : "", widths[c], right[c]));
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
 }
 
 }  // namespace
@@ -70,39 +96,80 @@ void Table::heading(std::string text) {
   is_heading_.push_back(true);
 }
 
-std::string Table::str(bool titles) const {
-  std::vector<std::size_t> widths;
+Table::Widths Table::natural_widths(bool titles, bool wrap_titles) const {
+  Widths widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    std::size_t width = titles ? width_of(columns_[c].title) : 0;
+    const std::string& title = columns_[c].title;
+    std::size_t width = !titles ? 0 : wrap_titles ? longest_word(title) : width_of(title);
     for (std::size_t r = 0; r < rows_.size(); ++r)
       if (!is_heading_[r]) width = std::max(width, std::min(width_of(rows_[r][c]), columns_[c].at_most));
     widths.push_back(width);
   }
+  return widths;
+}
 
-  std::string text;
-  if (titles) {
-    std::vector<std::string> names;
-    for (const TableColumn& column : columns_) names.push_back(column.title);
-    text += line_of(names, columns_, widths);
+// If the columns are too wide, titles wrap first, then the widest columns of text become narrower.
+Table::Widths Table::widths_within(std::size_t width, bool titles) const {
+  Widths widths = natural_widths(titles, false);
+  if (total_of(widths) > width) widths = natural_widths(titles, true);
+  while (total_of(widths) > width) {
+    std::size_t widest = columns_.size();
+    for (std::size_t c = 0; c < columns_.size(); ++c)
+      if (!columns_[c].right && widths[c] > narrowest_text && (widest == columns_.size() || widths[c] > widths[widest])) widest = c;
+    if (widest == columns_.size()) break;
+    --widths[widest];
   }
+  return widths;
+}
+
+// Columns of each part of the table: one part if all fit, otherwise several that begin with the key columns.
+std::vector<std::vector<std::size_t>> Table::parts_within(std::size_t width, const Widths& widths) const {
+  std::vector<std::size_t> keys;
+  for (std::size_t c = 0; c < std::min(keys_, columns_.size()); ++c) keys.push_back(c);
+  std::vector<std::vector<std::size_t>> parts{keys};
+  std::size_t taken = 0;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    if (c >= keys.size()) {
+      if (taken + column_gap + widths[c] > width && parts.back().size() > keys.size()) {
+        parts.push_back(keys);
+        taken = total_of(Widths(widths.begin(), widths.begin() + std::ptrdiff_t(keys.size())));
+      }
+      parts.back().push_back(c);
+    }
+    taken += (c ? column_gap : 0) + widths[c];
+  }
+  return parts;
+}
+
+std::string Table::text_of(const std::vector<std::size_t>& shown, const Widths& widths, bool titles) const {
+  Widths part;
+  std::vector<bool> right;
+  std::vector<std::vector<std::string>> names;
+  for (const std::size_t c : shown) {
+    part.push_back(widths[c]), right.push_back(columns_[c].right);
+    names.push_back(wrapped(columns_[c].title, std::max<std::size_t>(widths[c], 1)));
+  }
+  std::string text = titles ? row_lines(names, right, part) : "";
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     if (is_heading_[r]) {
       text += '\n' + rows_[r][0] + '\n';
       continue;
     }
     std::vector<std::vector<std::string>> cells;
-    std::size_t lines = 1;
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
+    for (const std::size_t c : shown)
       cells.push_back(c == 0 ? hanging(rows_[r][c], widths[c]) : wrapped(rows_[r][c], std::max<std::size_t>(widths[c], 1)));
-      lines = std::max(lines, cells.back().size());
-    }
-    for (std::size_t l = 0; l < lines; ++l) {
-      std::vector<std::string> line;
-      for (const auto& cell : cells) line.push_back(l < cell.size() ? cell[l] : "");
-      text += line_of(line, columns_, widths);
-    }
+    text += row_lines(cells, right, part);
   }
   return text;
 }
+
+std::string Table::str(bool titles, std::size_t width) const {
+  const Widths widths = widths_within(width, titles);
+  std::string text;
+  for (const auto& part : parts_within(width, widths)) text += (text.empty() ? "" : "\n") + text_of(part, widths, titles);
+  return text;
+}
+
+std::string Table::str(bool titles) const { return str(titles, std::size_t(output_width(stdout))); }
 
 }  // namespace gyr

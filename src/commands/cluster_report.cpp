@@ -33,21 +33,21 @@ std::string memory_text(const RunPlan& plan, const Cluster& cluster) {
     const double takes = double(plan.of(position).capacity.total());
     if (takes > part * device.usable()) part = takes / device.usable(), bytes = takes, fullest = &device;
   }
-  const double gibi = double(1 << 30);
   return fmt::format(
-      "{:.1f} of {:.1f} GiB on the rank that fills its device most{}{}", bytes / gibi, fullest->usable() / gibi,
-      fullest->reserve > 0 ? fmt::format(" (besides a reserve of {:g} GiB for CUDA context, NCCL and cuBLAS)", fullest->reserve / gibi) : "",
+      "{} of {} on the rank that fills its device most{}{}", bytes_text(bytes), bytes_text(fullest->usable()),
+      fullest->reserve > 0 ? fmt::format(" (besides a reserve of {} for CUDA context, NCCL and cuBLAS)", bytes_text(fullest->reserve)) : "",
       part > 1                             ? ": IT DOES NOT FIT"
       : !offload_fits_hosts(plan, cluster) ? "; OFFLOADED ACTIVATIONS DO NOT FIT THE HOST"
                                            : "");
 }
 
-std::string part_text(double seconds, const Prediction& p) { return fmt::format("{:.4g} s, {:.1f} %", seconds, 100 * seconds / p.seconds); }
+std::string part_text(double seconds, const Prediction& p) { return fmt::format("{}, {:.1f} %", time_text(seconds, 4), 100 * seconds / p.seconds); }
 
 std::string training_text(double tokens, double rate, int ranks, const Cluster& cluster) {
   const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-  std::string text = fmt::format("{:.4g} days for {:.4g} tokens at this rate{}", cost.seconds / 86400, tokens, error_bar(cluster));
-  if (cost.joules > 0) text += fmt::format("; {:.4g} MWh for the devices at {:.0f} W each", cost.joules / 3.6e9, cluster.watts(ranks) / ranks);
+  std::string text = fmt::format("{:.3g} days for {} at this rate{}", cost.seconds / 86400, metric_text(tokens, " tokens"), error_bar(cluster));
+  if (cost.joules > 0)
+    text += fmt::format("; {} for the devices at {:.0f} W each", metric_text(cost.joules / 3600, "Wh"), cluster.watts(ranks) / ranks);
   return text;
 }
 
@@ -57,8 +57,8 @@ std::string island_traffic_text(const LinkTraffic& traffic) {
   std::map<std::string, double> bytes;
   for (const LinkTraffic::Line& line : traffic.lines)
     if (line.link == LinkClass::islands) bytes[line.communicator] += line.bytes;
-  std::string text = fmt::format("{:.1f} MiB per step, {:.2g} % of all traffic", all / (1 << 20), 100 * all / traffic.all());
-  for (const auto& [communicator, part] : bytes) text += fmt::format("; {} {:.3g} MiB", communicator, part / (1 << 20));
+  std::string text = fmt::format("{} per step, {:.2g} % of all traffic", bytes_text(all), 100 * all / traffic.all());
+  for (const auto& [communicator, part] : bytes) text += fmt::format("; {} {}", communicator, bytes_text(part));
   return text;
 }
 
@@ -119,29 +119,31 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
   const std::string bar = cluster.errors.largest() > 0 ? error_bar(cluster) : " no error bar";
-  Facts facts{
-      {"memory", memory_text(plan, cluster)},
-      {"step", fmt::format("{:.4g} s; {:.6g} tokens/s, {:.4g} tokens/s per device;{}", p.seconds, rate, rate / layout.ranks(), bar)},
-      {"error bar", error_text(run, layout.ranks(), cluster)},
-      {"MFU",
-       fmt::format("{:.1f} % of {:.4g} TFLOP/s per device (counts the causal half of attention, the SSM as a plain recurrence, no recomputation)",
-                   100 * utilisation(run, layout.ranks(), cluster, p.seconds), 1e-12 * peak / layout.ranks())},
-      {"compute", part_text(p.compute, p) + fmt::format(" (stage {}, the slowest)", p.longest)},
-      {"model-parallel comm", part_text(p.transfers, p) + " of exposed communication among tensor-, context- and expert-parallel ranks"},
-      {"host copies", part_text(p.copies, p) + " of exposed copies to and from host memory"},
-      {"data-parallel comm", part_text(p.buckets, p) + " of exposed gradient reductions and weight all-gathers"},
-      {"bubble", part_text(bubble(p), p) + " of pipeline bubble and exposed send / receive"},
-      {"training", training_text(tokens, rate, layout.ranks(), cluster)},
-      {"save", save_text(run, layout, cluster)}};
+  Facts facts{{"memory", memory_text(plan, cluster)},
+              {"step", fmt::format("{}; {}, {} per device;{}", time_text(p.seconds, 4), metric_text(rate, " tokens/s", 4),
+                                   metric_text(rate / layout.ranks(), " tokens/s"), bar)},
+              {"error bar", error_text(run, layout.ranks(), cluster)},
+              {"MFU", fmt::format("{:.1f} % of {} per device (counts the causal half of attention, the SSM as a plain recurrence, no recomputation)",
+                                  100 * utilisation(run, layout.ranks(), cluster, p.seconds), metric_text(peak / layout.ranks(), "FLOP/s", 4))},
+              {"compute", part_text(p.compute, p) + fmt::format(" (stage {}, the slowest)", p.longest)}};
+  const auto exposed = [&](const char* name, double seconds, const char* what) {
+    if (seconds >= 0.0005 * p.seconds) facts.push_back({name, part_text(seconds, p) + ": " + what});  // others are hidden, or do not exist
+  };
+  exposed("model-parallel comm", p.transfers, "exposed tensor / context / expert communication");
+  exposed("host copies", p.copies, "exposed copies to and from host memory");
+  exposed("data-parallel comm", p.buckets, "exposed data-parallel communication");
+  exposed("bubble", bubble(p), "pipeline bubble and exposed send / receive");
+  facts.emplace_back("training", training_text(tokens, rate, layout.ranks(), cluster));
+  facts.emplace_back("save", save_text(run, layout, cluster));
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));
   return facts;
 }
 
-std::vector<std::vector<std::string>> link_rows(const LinkTraffic& traffic) {
+std::vector<std::vector<std::string>> link_rows(const LinkTraffic& traffic, const std::function<std::string(double)>& text) {
   std::vector<std::vector<std::string>> rows;
   for (const LinkTraffic::Line& line : traffic.lines)
-    rows.push_back({std::string(link_names[std::size_t(line.link)]), line.communicator, std::string(name_of(line.operation)),
-                    fmt::format("{:.1f}", line.bytes / (1 << 20)), fmt::format("{:.2f}", 100 * line.bytes / traffic.all())});
+    rows.push_back({std::string(link_names[std::size_t(line.link)]), line.communicator, std::string(name_of(line.operation)), text(line.bytes),
+                    fmt::format("{:.2f}", 100 * line.bytes / traffic.all())});
   return rows;
 }
 
@@ -156,8 +158,8 @@ std::string cluster_report(const RunPlan& plan, const PredictedRun& predicted, c
   for (const auto& [name, value] : prediction_facts(plan, predicted, machine, tokens)) table.row({name, value});
   std::string text = fmt::format("\n{}\n{}{}\n", source_text(machine), table.str(false), not_predicted);
   if (plan.layout.ranks() == 1) return text;
-  Table links({{"link"}, {"communicator"}, {"operation"}, {"MiB", true}, {"% of all bytes", true}});
-  for (const auto& row : link_rows(predicted.traffic)) links.row(row);
+  Table links({{"link"}, {"communicator"}, {"operation"}, {"size", true}, {"% of all bytes", true}});
+  for (const auto& row : link_rows(predicted.traffic, bytes_text)) links.row(row);
   return text + fmt::format("\nCommunication of a step by link ({})\n{}", links_explained, links.str());
 }
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 
+#include "src/base/quantity.hpp"
 #include "src/commands/run_plan.hpp"
 #include "src/planner/machine/profile.hpp"
 #include "src/planner/predict/link_traffic.hpp"
@@ -50,8 +52,8 @@ std::string save_text(const RunConfig&, const Layout&, const Cluster&);
 // Predicted step time, its parts, and the time of the training run. `tokens`: number of tokens of the full training
 // run; 0: those of the deck's steps.
 Facts prediction_facts(const RunPlan&, const PredictedRun&, const Machine&, double tokens);
-// Rows of link, communicator, operation, MiB, and percentage of all bytes.
-std::vector<std::vector<std::string>> link_rows(const LinkTraffic&);
+// Rows of link, communicator, operation, bytes as text, and percentage of all bytes.
+std::vector<std::vector<std::string>> link_rows(const LinkTraffic&, const std::function<std::string(double)>& text = mebi);
 // Sentence that names the cluster and the source of its kernel and link times.
 std::string source_text(const Machine&);
 inline constexpr const char* not_predicted =

@@ -205,7 +205,7 @@ int build(const BuildArguments& a) {
         print_report(report, options.format, options.prefix.string(), seconds);
         print_advice(report, options, a.tokenizer);
       },
-      false);
+      LastLine::never);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "kernels/base/printable.hpp"
 #include "modules/objectives/masking.hpp"
 #include "src/base/output_file.hpp"
 #include "src/base/precision.hpp"
@@ -191,6 +192,13 @@ void add_figures(const Figures& figures, Conclusion& c) {
   }
 }
 
+// Names the files that have been scored, as in "validation split of data/text".
+std::string scored_text(const Json& settings) {
+  std::string files;
+  for (const Json& file : settings.at("files")) files += (files.empty() ? "" : ", ") + printable(file.get<std::string>());
+  return settings.contains("split") ? fmt::format("{} split of {}", settings.at("split").get<std::string>(), files) : files;
+}
+
 void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
   Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), wait_policy_of(runtime.world()));
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
@@ -233,7 +241,7 @@ void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
     if (compares && !a.records.empty() && runtime.rank() == 0) conclusion.records.insert(conclusion.records.begin(), model_line(a.checkpoint));
     outputs->write(settings, conclusion.records);
   });
-  if (runtime.rank() == 0) std::printf("%s\n", conclusion.text.c_str());
+  if (runtime.rank() == 0) std::printf("%s\nscored: %s\n", conclusion.text.c_str(), scored_text(settings).c_str());
 }
 
 // Scores the same weights with another objective.
@@ -266,7 +274,7 @@ int run(EvalArguments& a) {
         if (a.mask_token >= 0) replace_mask_token(a.mask_token, run.model);
         evaluate(a, run, runtime);
       },
-      true);
+      LastLine::of_failures);
 }
 
 // Rejects options that do not apply to the chosen task.

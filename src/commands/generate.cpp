@@ -7,6 +7,7 @@
 #include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/base/precision.hpp"
+#include "src/base/quantity.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
@@ -162,12 +163,10 @@ class Replies {
 // Prints the throughput of prefill (prompts, with the first new token of each) and of decoding, and the number of CUDA
 // graphs used.
 void print_throughput(const GeneratorPace& pace, Index graphs, Index made) {
-  const double seconds = pace.prompt_seconds + pace.new_seconds;
-  const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? double(tokens) / seconds : 0.0; };
-  const std::string by_graphs = graphs > 0 ? fmt::format(" by {} graph{}", graphs, graphs > 1 ? "s" : "") : "";
-  std::fprintf(stderr, "%ld tokens in %.2f s: %.1f tokens/s (prompts: %ld at %.1f tokens/s; decoding: %ld at %.1f tokens/s%s)\n", long(made), seconds,
-               rate(made, seconds), long(pace.prompt_tokens), rate(pace.prompt_tokens, pace.prompt_seconds), long(pace.new_tokens),
-               rate(pace.new_tokens, pace.new_seconds), by_graphs.c_str());
+  const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? fmt::format(", {:.1f} tokens/s", double(tokens) / seconds) : ""; };
+  std::fprintf(stderr, "prompt %s%s; generated %s in %.2f s%s%s\n", counted(pace.prompt_tokens, "token").c_str(),
+               rate(pace.prompt_tokens, pace.prompt_seconds).c_str(), counted(made, "token").c_str(), pace.prompt_seconds + pace.new_seconds,
+               rate(pace.new_tokens, pace.new_seconds).c_str(), graphs > 0 ? (" by " + counted(graphs, "graph")).c_str() : "");
 }
 
 void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
@@ -207,7 +206,7 @@ int run(GenerateArguments& a) {
         note_unapplied_settings(a, notes_of(runtime));
         generate(a, run, runtime);
       },
-      false);
+      LastLine::never);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon help [COMMAND | KEY ...], gyrfalcon keys [SECTION ...], gyrfalcon version: descriptions on standard output.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -10,13 +8,13 @@
 
 #include "modules/settings/nearest.hpp"
 #include "src/base/table.hpp"
+#include "src/base/terminal.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/deck_arguments.hpp"
 #include "src/commands/guard.hpp"
 #include "src/deck/renamed_keys.hpp"
 #include "src/environment_page.hpp"
 #include "src/report/build_facts.hpp"
-#include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
 
 namespace gyr {
@@ -24,9 +22,6 @@ namespace gyr {
 namespace {
 
 using Words = std::vector<std::string>;
-
-// Width of the terminal; 120 columns if standard output is a file or a pipe.
-int output_width() { return isatty(fileno(stdout)) ? progress_style(stdout, 1).width : 120; }
 
 // Keys of a section and of the sections below it.
 std::vector<Declaration> keys_below(const std::string& section) {
@@ -122,7 +117,7 @@ std::string help_on(const Command& program, const Words& words) {
   if (const std::string text = program.help_text(words); !text.empty()) return text;
   require(words.size() == 1, Exit::usage, "help: there is no command `{}`; gyrfalcon --help lists the commands", listed_words(words));
   const std::string& word = words.front();
-  const int width = output_width();
+  const int width = output_width(stdout);
   std::string text;
   for (const Declaration& key : keys_called(word)) text += (text.empty() ? "" : "\n") + key_text(key, width);
   if (!text.empty()) return text;
@@ -138,7 +133,7 @@ std::string help_on(const Command& program, const Words& words) {
 }
 
 std::string keys_of(const Words& asked) {
-  if (asked.empty()) return key_table(deck_keys(), output_width());
+  if (asked.empty()) return key_table(deck_keys(), output_width(stdout));
   std::string text;
   for (const std::string& section : asked) {
     const std::vector<Declaration> keys = keys_below(section);
@@ -146,7 +141,7 @@ std::string keys_of(const Words& asked) {
     const std::string near = keys.empty() ? nearest(section, names) : "";
     require(!keys.empty(), Exit::usage, "keys: there is no section `{}`{}; the sections are {}", section,
             near.empty() ? "" : fmt::format("; did you mean `{}`?", near), listed_words(names));
-    text += (text.empty() ? "" : "\n") + key_table(keys, output_width());
+    text += (text.empty() ? "" : "\n") + key_table(keys, output_width(stdout));
   }
   return text;
 }

@@ -98,7 +98,7 @@ int plan(const PlanArguments& a) {
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         else write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
       },
-      true);
+      LastLine::of_failures);
 }
 
 void add_plan(Command& app, Action& action) {

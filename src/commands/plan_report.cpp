@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <utility>
@@ -26,7 +27,14 @@ namespace gyr {
 
 namespace {
 
-std::string mebi(Index bytes) { return fmt::format("{:.1f}", double(bytes) / (1 << 20)); }
+std::string size_text(Index bytes) { return bytes_text(double(bytes)); }
+
+std::string flop_text(double flops) { return metric_text(flops, "FLOP", 4); }
+
+// FLOPs of the ranks that execute fewest and most.
+std::string executed_text(double least, double most) {
+  return (least == most ? flop_text(least) : flop_text(least) + " to " + flop_text(most)) + " per step, as executed";
+}
 
 // Bytes that a rank copies between device and host memory in a step, both directions together.
 Index copied_bytes(const RankPlan& plan) {
@@ -36,52 +44,87 @@ Index copied_bytes(const RankPlan& plan) {
   return Index(bytes);
 }
 
-std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout) {
+using TableRows = std::vector<std::vector<std::string>>;
+
+// Tensor-parallel ranks of a stage whose table rows are equal.
+struct AlikeRanks {
+  int stage;
+  TableRows rows;
+  std::vector<int> ranks = {};
+
+  std::string ranks_text() const {
+    if (ranks.size() == 1) return fmt::format("{}", ranks.front());
+    if (ranks.back() - ranks.front() + 1 == int(ranks.size())) return fmt::format("{}-{}", ranks.front(), ranks.back());
+    return fmt::format("{}", fmt::join(ranks, ","));
+  }
+};
+
+// Groups of ranks with equal rows, in order of their first rank. Context-parallel ranks are all alike.
+std::vector<AlikeRanks> alike_ranks(const std::vector<RankPlan>& plans, const Layout& layout,
+                                    const std::function<TableRows(const RankPlan&)>& rows_of) {
+  std::vector<AlikeRanks> groups;
+  std::map<std::pair<int, TableRows>, std::size_t> group_of;
+  for (const RankPlan& p : plans) {
+    if (layout.coordinate(p.position, Axis::context) != 0) continue;
+    const int stage = layout.coordinate(p.position, Axis::pipeline);
+    const TableRows rows = rows_of(p);
+    const auto [entry, fresh] = group_of.try_emplace({stage, rows}, groups.size());
+    if (fresh) groups.push_back({stage, rows});
+    groups[entry->second].ranks.push_back(layout.coordinate(p.position, Axis::tensor));
+  }
+  return groups;
+}
+
+void add_rows(Table& table, const std::vector<AlikeRanks>& groups) {
+  for (const AlikeRanks& group : groups)
+    for (const auto& row : group.rows) {
+      std::vector<std::string> cells{fmt::format("{}", group.stage), group.ranks_text()};
+      cells.insert(cells.end(), row.begin(), row.end());
+      table.row(cells);
+    }
+}
+
+std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout, const Unit& unit) {
   std::vector<TableColumn> columns{{"stage", true}, {"tensor rank", true}, {"layers", true}, {"parameters", true}};
   for (int i = 0; i < memory_categories; ++i) columns.push_back({std::string(name_of(Memory(i))), true});
   for (const char* name : {"total", "live", "planned", "planned/live"}) columns.push_back({name, true});
-  Table table(columns);
-  for (const RankPlan& p : plans) {
-    if (layout.coordinate(p.position, Axis::context) != 0) continue;  // shows one context-parallel rank, because all of them use the same memory
-    const int stage = layout.coordinate(p.position, Axis::pipeline);
-    const PipelineShape shape = pipeline_shape(layout, 1);
-    Index layers = 0;
-    for (int chunk = 0; chunk < shape.chunks; ++chunk) layers += layout.stages[shape.stage(stage, chunk)].size();
-    std::vector<std::string> row{fmt::format("{}", stage), fmt::format("{}", layout.coordinate(p.position, Axis::tensor)), fmt::format("{}", layers),
-                                 fmt::format("{}", p.parameters)};
-    for (int i = 0; i < memory_categories; ++i) row.push_back(mebi(p.capacity.bytes(Memory(i))));
-    row.push_back(mebi(p.capacity.total()));
-    row.push_back(mebi(p.capacity.live));
-    row.push_back(mebi(p.capacity.working()));
-    row.push_back(fmt::format("{:.2f}", double(p.capacity.working()) / double(p.capacity.live)));
-    table.row(row);
-  }
+  Table table(columns, 2);
+  add_rows(table, alike_ranks(plans, layout, [&](const RankPlan& p) {
+             const PipelineShape shape = pipeline_shape(layout, 1);
+             Index layers = 0;
+             for (int chunk = 0; chunk < shape.chunks; ++chunk)
+               layers += layout.stages[shape.stage(layout.coordinate(p.position, Axis::pipeline), chunk)].size();
+             std::vector<std::string> row{fmt::format("{}", layers), metric_text(double(p.parameters), "")};
+             for (int i = 0; i < memory_categories; ++i) row.push_back(unit(double(p.capacity.bytes(Memory(i)))));
+             for (const Index bytes : {p.capacity.total(), p.capacity.live, p.capacity.working()}) row.push_back(unit(double(bytes)));
+             row.push_back(fmt::format("{:.2f}", double(p.capacity.working()) / double(p.capacity.live)));
+             return TableRows{row};
+           }));
   return table.str();
 }
 
 // Breakdown of the memory of the rank that uses most.
 std::string bytes_table(const RankPlan& plan) {
-  Table table({{"category"}, {"MiB", true}, {"content", false, 100}});
+  Table table({{"category"}, {"size", true}, {"content", false, 100}});
   std::string category;
-  for (const std::vector<std::string>& row : byte_rows(plan)) {
+  for (const std::vector<std::string>& row : byte_rows(plan, bytes_text)) {
     table.row({row[0] == category ? "" : row[0], row[1], row[2]});
     category = row[0];
   }
   return table.str();
 }
 
-// Rows of a rank's communication table, from the communicator column on.
-std::vector<std::vector<std::string>> traffic_rows(const RankPlan& p) {
-  std::vector<std::vector<std::string>> rows;
+// TableRows of a rank's communication table, from the communicator column on.
+TableRows traffic_rows(const RankPlan& p) {
+  TableRows rows;
   for (const CommunicatorTraffic& c : p.traffic)
     for (const TrafficCount::Line& line : c.count.lines())
       if (const auto& [calls, bytes] = line.traffic; calls > 0)
         rows.push_back({c.name, fmt::format("{}", c.size), std::string(name_of(line.operation)), fmt::format("{}", calls),
-                        fmt::format("{:.1f}", double(bytes) / double(calls) / 1024), mebi(bytes), line.purpose});
+                        bytes_text(double(bytes) / double(calls)), size_text(bytes), line.purpose});
   return rows;
 }
 
-// Tensor-parallel ranks mostly communicate the same amounts; ranks with equal rows share one entry.
 std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layout) {
   Table table({{"stage", true},
                {"tensor rank"},
@@ -89,29 +132,11 @@ std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layo
                {"ranks", true},
                {"operation"},
                {"calls", true},
-               {"KiB per call", true},
-               {"MiB", true},
-               {"data"}});
-  // tensor-parallel ranks with equal communication, by pipeline stage and table rows
-  std::map<std::pair<int, std::vector<std::vector<std::string>>>, std::vector<int>> alike;
-  std::vector<decltype(alike)::const_iterator> order;
-  for (const RankPlan& p : plans) {
-    if (layout.coordinate(p.position, Axis::context) != 0) continue;
-    const auto [entry, fresh] = alike.try_emplace({layout.coordinate(p.position, Axis::pipeline), traffic_rows(p)});
-    if (fresh) order.push_back(entry);
-    entry->second.push_back(layout.coordinate(p.position, Axis::tensor));
-  }
-  for (const auto& entry : order) {
-    const std::vector<int>& ranks = entry->second;
-    const std::string tensor = ranks.size() == 1                                       ? fmt::format("{}", ranks.front())
-                               : ranks.back() - ranks.front() + 1 == int(ranks.size()) ? fmt::format("{}-{}", ranks.front(), ranks.back())
-                                                                                       : fmt::format("{}", fmt::join(ranks, ","));
-    for (const auto& row : entry->first.second) {
-      std::vector<std::string> cells{fmt::format("{}", entry->first.first), tensor};
-      cells.insert(cells.end(), row.begin(), row.end());
-      table.row(cells);
-    }
-  }
+               {"per call", true},
+               {"total", true},
+               {"data"}},
+              2);
+  add_rows(table, alike_ranks(plans, layout, traffic_rows));
   return table.str();
 }
 
@@ -129,11 +154,13 @@ std::string symbols_text(const EngineConfig& config, const Layout& layout) {
 }
 
 std::string kernel_table(const RankPlan& p) {
-  Table table({{"kernel"}, {"calls", true}, {"GFLOP", true}, {"GB of memory traffic", true}});
   std::vector<Work> work = p.work;
+  double flops = 0, bytes = 0;
+  for (const Work& w : work) flops = std::max(flops, w.flops), bytes = std::max(bytes, w.bytes);
+  const Unit rate = metric_unit(flops, "FLOP"), size = metric_unit(bytes, "B");
+  Table table({{"kernel"}, {"calls", true}, {rate.name, true}, {size.name + " of memory traffic", true}});
   std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.flops + a.bytes > b.flops + b.bytes; });
-  for (const Work& w : work)
-    table.row({w.kernel, fmt::format("{}", w.calls), fmt::format("{:.3f}", w.flops / 1e9), fmt::format("{:.3f}", w.bytes / 1e9)});
+  for (const Work& w : work) table.row({w.kernel, fmt::format("{}", w.calls), rate(w.flops), size(w.bytes)});
   return table.str();
 }
 
@@ -142,7 +169,7 @@ std::string kernel_table(const RankPlan& p) {
 constexpr Index most_layers_replanned = 1000;  // models with more layers are skipped, because planning each policy would take too long
 std::string activation_text(const EngineConfig& config, const Layout& layout, int position) {
   if (config.model.layers() > most_layers_replanned) return "";
-  Table table({{"activation.*"}, {"memory MiB", true}, {"saved MiB", true}, {"host MiB", true}, {"copied MiB", true}, {"extra FLOPs", true}});
+  Table table({{"activation.*"}, {"memory", true}, {"saved", true}, {"host memory", true}, {"copied", true}, {"extra FLOPs", true}});
   EngineConfig other = config;
   other.micros = std::min(config.micros, 2 * int(layout.stages.size()));
   std::optional<RankPlan> kept;
@@ -150,8 +177,8 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
     other.recompute = choice.recompute, other.offload = choice.offload;
     const RankPlan p = plan_rank(other, layout, position);
     if (!kept) kept = p;
-    table.row({name, mebi(p.capacity.total()), mebi(kept->capacity.total() - p.capacity.total()), mebi(p.capacity.host()), mebi(copied_bytes(p)),
-               fmt::format("{:.1f} %", 100 * (p.flops / kept->flops - 1))});
+    table.row({name, size_text(p.capacity.total()), size_text(kept->capacity.total() - p.capacity.total()), size_text(p.capacity.host()),
+               size_text(copied_bytes(p)), fmt::format("{:.1f} %", 100 * (p.flops / kept->flops - 1))});
   };
   bool listed = false;
   for (const ActivationChoice& choice : activation_choices(config.offload)) {
@@ -161,9 +188,9 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
   }
   if (!listed) row("this deck", {"", config.recompute, config.offload});
   return fmt::format(
-             "\nActivation checkpointing and offload (activation.*): memory of the rank that uses most, MiB copied between device and host in a "
-             "step of {} micro-batches, and extra FLOPs\n",
-             other.micros) +
+             "\nActivation checkpointing and offload (activation.*): memory of the rank that uses most, bytes copied between device and host in "
+             "a step of {}, and extra FLOPs\n",
+             counted(other.micros, "micro-batch", "micro-batches")) +
          table.str();
 }
 
@@ -171,15 +198,15 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
 std::string host_text(const std::vector<RankPlan>& plans, const OffloadConfig& offload) {
   Index most = 0, copied = 0;
   for (const RankPlan& plan : plans) most = std::max(most, plan.capacity.host()), copied = std::max(copied, copied_bytes(plan));
-  return fmt::format("{} MiB on the rank that offloads most{}; {} MiB copied to the host and back in a step", mebi(most),
-                     offload.folder.empty() ? "" : ", in a file in " + offload.folder, mebi(copied));
+  return fmt::format("{} on the rank that offloads most{}; {} copied to the host and back in a step", size_text(most),
+                     offload.folder.empty() ? "" : ", in a file in " + offload.folder, size_text(copied));
 }
 
 // Table of FLOPs for each split of the tensor-parallel ranks between attention and SSM of hybrid blocks
 // (parallel.mixer).
 std::string mixer_text(const RunConfig& run, const Layout& layout) {
   if (layout.size(Axis::tensor) == 1 || all_layers(run.model).find('P') == std::string::npos) return "";
-  return "\nMixers (parallel.mixer): forward MFLOP per token of attention and SSM in a P block, on a rank that computes them. KV heads and\n"
+  return "\nMixers (parallel.mixer): forward FLOPs per token of attention and SSM in a P block, on a rank that computes them. KV heads and\n"
          "groups of B and C that cannot be split are replicated on every rank that computes a part. With mixers apart, fewer ranks replicate\n"
          "them, but the step waits for the slower team\n" +
          mixer_table(run.model, run.train.seq_length, layout.size(Axis::tensor), layout.attention_ranks);
@@ -213,11 +240,11 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   for (int position = 0; position < layout.ranks(); ++position)
     if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(contributed_boxes(tensors, layout, position, true), tensors));
   const std::string& files = run.checkpoint.files;
-  std::string text = fmt::format("{:.3g} GB", double(all) / 1e9);
-  text += files == "rank" ? fmt::format(" in {} files", layout.ranks()) : files == "node" ? " in one file per node" : " in one file";
+  std::string text = metric_text(double(all), "B");
+  text += files == "rank" ? " in " + counted(layout.ranks(), "file") : files == "node" ? " in one file per node" : " in one file";
   if (!run.checkpoint.async) return text;
   const Index copy = files == "single" ? all : most;
-  text += fmt::format(", and a copy of {} MiB in memory ", mebi(copy));
+  text += fmt::format(", and a copy of {} in memory ", size_text(copy));
   return text + (files == "rank"   ? "on the rank that saves most"
                  : files == "node" ? "on the first rank of a node for each of its ranks"
                                    : "on the first rank");
@@ -227,7 +254,8 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
 // files cannot be opened, because a plan needs no data.
 std::string tokens_text(const RunConfig& run) {
   const double tokens = double(samples_of(run)) * double(run.train.seq_length);
-  std::string text = fmt::format("{:.4g} in {} steps, {:.3g} per parameter", tokens, run.train.steps, tokens / double(parameter_count(run.model)));
+  std::string text = fmt::format("{} in {}, {:.3g} per parameter", metric_text(tokens, ""), counted(run.train.steps, "step"),
+                                 tokens / double(parameter_count(run.model)));
   double corpus = 0;
   try {
     for (const std::string& prefix : run.data.prefixes) corpus += double(TokenFile(prefix).tokens());
@@ -235,12 +263,12 @@ std::string tokens_text(const RunConfig& run) {
     return text + "; data.prefixes cannot be read yet";
   }
   const double training = corpus * split_fractions(run.data.split)->at(0);
-  return training > 0 ? text + fmt::format(", {:.3g} epochs of {:.4g} training tokens", tokens / training, training) : text;
+  return training > 0 ? text + fmt::format(", {:.3g} epochs of {} training tokens", tokens / training, metric_text(training, "")) : text;
 }
 
 }  // namespace
 
-std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan) {
+std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan, const std::function<std::string(double)>& text) {
   std::vector<std::vector<std::string>> rows;
   for (int i = 0; i < memory_categories; ++i) {
     const std::string category(name_of(Memory(i)));
@@ -248,8 +276,8 @@ std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan) {
     for (const MemoryLine& line : plan.memory)
       if (line.category != Memory(i)) continue;
       else if (200 * line.bytes < plan.capacity.bytes(Memory(i))) small += line.bytes;
-      else rows.push_back({category, mebi(line.bytes), line.what});
-    if (small > 0) rows.push_back({category, mebi(small), "allocations below 0.5 % of the category"});
+      else rows.push_back({category, text(double(line.bytes)), line.what});
+    if (small > 0) rows.push_back({category, text(double(small)), "everything below 0.5 % of the category"});
   }
   return rows;
 }
@@ -267,25 +295,28 @@ Facts plan_facts(const RunPlan& plan) {
   const double step_tokens = double(run.largest_batch() * lengths.text);
   const auto least = std::min_element(list.begin(), list.end(), [](const RankPlan& a, const RankPlan& b) { return a.flops < b.flops; });
   const PipelineShape shape = pipeline_shape(layout, config.micros);
-  Facts facts{{"parameters", fmt::format("{}", parameter_count(run.model))},
-              {"grid", fmt::format("{} = {} ranks, {}", layout.text(), layout.ranks(), run.train.precision)},
-              {"step", fmt::format("{} sequences of {} tokens, {} micro-batches of {} on each data-parallel rank", run.largest_batch(),
-                                   run.train.seq_length, config.micros, config.micro_batch_size)},
-              {"tokens", tokens_text(run)},
-              {"model FLOPs",
-               fmt::format("{:.6g} per step ({:.6g} per token forward; executed {:.6g}; by Megatron-LM r0.8's formula {:.6g})",
-                           training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens, flops.minimal, flops.executed, flops.megatron)},
-              {"rank FLOPs", fmt::format("{:.6g} to {:.6g} per step, as executed", least->flops, plan.slowest().flops)},
-              {"pipeline bubble", fmt::format("{:.1f} % of a step with equal stages (ideal){}", 100 * bubble_fraction(config.schedule, shape),
-                                              shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : "")}};
+  Facts facts{
+      {"parameters", fmt::format("{} ({})", metric_text(double(parameter_count(run.model)), ""), parameter_count(run.model))},
+      {"grid", fmt::format("{} = {}, {}", layout.text(), counted(layout.ranks(), "rank"), run.train.precision)},
+      {"step", fmt::format("{} of {}, {} of {} on each data-parallel rank", counted(run.largest_batch(), "sequence"),
+                           counted(run.train.seq_length, "token"), counted(config.micros, "micro-batch", "micro-batches"), config.micro_batch_size)},
+      {"tokens", tokens_text(run)},
+      {"model FLOPs", fmt::format("{} per step ({} per token forward; executed {}; by Megatron-LM r0.8's formula {})",
+                                  flop_text(training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens), flop_text(flops.minimal),
+                                  flop_text(flops.executed), flop_text(flops.megatron))},
+      {"rank FLOPs", executed_text(least->flops, plan.slowest().flops)}};
+  if (layout.size(Axis::pipeline) > 1)
+    facts.emplace_back("ideal pipeline bubble",
+                       fmt::format("{:.1f} % of a step{}", 100 * bubble_fraction(config.schedule, shape),
+                                   shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : ""));
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)
     facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
   const Index most = plan.largest_rank().capacity.total();
-  facts.emplace_back("memory", fmt::format("{} MiB on the rank that uses most", mebi(most)));
+  facts.emplace_back("memory", size_text(most) + " on the rank that uses most");
   if (run.device_bytes > 0)
     facts.back().second +=
-        fmt::format("; memory.device_bytes allows {} MiB{}", mebi(run.device_bytes), most > run.device_bytes ? ": IT DOES NOT FIT" : "");
+        fmt::format("; memory.device_bytes allows {}{}", size_text(run.device_bytes), most > run.device_bytes ? ": IT DOES NOT FIT" : "");
   if (run.offload.on) facts.emplace_back("host memory", host_text(list, run.offload));
   facts.emplace_back("checkpoint", checkpoint_text(run, layout));
   return facts;
@@ -304,15 +335,14 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
     table.row({choice.name, tokens > 0 ? fmt::format("{}{}", is_longest ? "at least " : "", tokens) : "none",
                first > 0 ? fmt::format("{:.2f}", double(tokens) / double(first)) : ""});
   }
-  std::string text = fmt::format("Longest sequences that fit in {} MiB of device memory", mebi(Index(row_capacity.device)));
-  if (std::isfinite(row_capacity.host)) text += fmt::format(" and {} MiB of host memory", mebi(Index(row_capacity.host)));
-  text +=
-      fmt::format(", tried in steps of {} tokens; {} sequences per micro-batch, {} ranks\n", unit_of_length(run), run.train.micro_batch_size, ranks) +
-      table.str();
+  std::string text = "Longest sequence that fits in " + bytes_text(row_capacity.device);
+  if (std::isfinite(row_capacity.host)) text += fmt::format(" and {} of host memory", bytes_text(row_capacity.host));
+  text += fmt::format(" ({}, micro-batch {}, to {})\n", counted(ranks, "rank"), run.train.micro_batch_size, counted(unit_of_length(run), "token")) +
+          table.str();
   if (more) text += fmt::format("At least: sequences longer than {} tokens are not tried.\n", longest_tried);
   if (first == 0)
-    text += fmt::format("With the last of these policies, the rank that uses most memory needs {} MiB for {} tokens.\n",
-                        mebi(Index(taken(run, ranks, unit_of_length(run), choices.back()).device)), unit_of_length(run));
+    text += fmt::format("With the last of these policies, the rank that uses most memory needs {} for {}.\n",
+                        bytes_text(taken(run, ranks, unit_of_length(run), choices.back()).device), counted(unit_of_length(run), "token"));
   return text;
 }
 
@@ -321,9 +351,11 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
   Table summary({{""}, {"", false, 90}});
   for (const auto& [name, value] : plan_facts(plan)) summary.row({name, value});
   const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();
+  const Unit unit = byte_unit(double(largest_rank.capacity.total()));
   return summary.str(false) + predicted +
-         "\nMemory of each rank in MiB (live: peak of activations and scratch in use at once; planned: memory reserved for them)\n" +
-         memory_table(list, layout) + "\nMemory of the rank that uses most, by content\n" + bytes_table(largest_rank) +
+         fmt::format("\nMemory of each rank in {} (live: peak of activations and scratch in use at once; planned: memory reserved for them)\n",
+                     unit.name) +
+         memory_table(list, layout, unit) + "\nMemory of the rank that uses most, by content\n" + bytes_table(largest_rank) +
          activation_text(config, layout, largest_rank.position) + mixer_text(run, layout) +
          (layout.ranks() > 1 ? "\nCommunication of a rank in a step (payload passed to the communicator)\n" + symbols_text(config, layout) +
                                    traffic_table(list, layout)

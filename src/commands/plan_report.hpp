@@ -3,14 +3,17 @@
 // communicator.
 #pragma once
 
+#include <functional>
+
+#include "src/base/quantity.hpp"
 #include "src/commands/run_plan.hpp"
 #include "src/planner/predict/longest_sequence.hpp"
 
 namespace gyr {
 
 Facts plan_facts(const RunPlan&);
-// Rows of memory category, MiB, description of the allocation.
-std::vector<std::vector<std::string>> byte_rows(const RankPlan&);
+// Rows of memory category, bytes as text, description of the allocation.
+std::vector<std::vector<std::string>> byte_rows(const RankPlan&, const std::function<std::string(double)>& text = mebi);
 // Bytes of a checkpoint of the run.
 double checkpoint_bytes(const RunConfig&, const Layout&);
 // `predicted` (from cluster_report) is inserted after the facts.

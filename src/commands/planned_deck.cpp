@@ -82,9 +82,9 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
   const RunConfig here = with(run, best.choice);  // memory as this program allocates it, whatever devices the cluster has
   const EngineConfig config = engine_config(here, layout_of(here, ranks));
   d.expected = {best.prediction.seconds, StagePlans(config, layout_of(here, ranks)).largest_rank(config).bytes};
-  d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {:.4g} s per step{}",
+  d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {} per step{}",
                         machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size, recompute_text(best.choice),
-                        name_of(best.choice.shard), best.prediction.seconds, error_bar(machine.cluster));
+                        name_of(best.choice.shard), time_text(best.prediction.seconds), error_bar(machine.cluster));
   return d;
 }
 
@@ -94,8 +94,8 @@ Decision shared(const RunConfig& run, int ranks, const Machine& machine) {
   const OffloadFraction fraction = best_fraction(planned, layout_of(run, ranks), machine.cluster, machine.profile ? &*machine.profile : nullptr);
   Decision d;
   d.lines = {alpha_line(fraction.alpha)};
-  d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, predicted step time {:.4g} s{}", machine.cluster.name, fraction.alpha,
-                        fraction.seconds, fraction.alpha == fraction.most && fraction.most < 1 ? "; host memory allows no more" : "");
+  d.notes = fmt::format("activation.alpha = auto, on {}: {:g}, predicted step time {}{}", machine.cluster.name, fraction.alpha,
+                        time_text(fraction.seconds), fraction.alpha == fraction.most && fraction.most < 1 ? "; host memory allows no more" : "");
   return d;
 }
 

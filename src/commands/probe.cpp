@@ -25,7 +25,7 @@ int probe(const std::string& file) {
         out.append(text);
         out.commit();
       },
-      false);
+      LastLine::never);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "kernels/ops/gemm.hpp"
 #include "src/base/limits.hpp"
 #include "src/base/output_file.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/deck_arguments.hpp"
@@ -38,14 +39,12 @@ void write_profile(RunConfig run, Runtime& runtime, const std::string& file) {
   OutputFile out(file);
   out.append(profile.text());
   out.commit();
-  std::printf("%zu kernels and shapes in %s\n", profile.entries().size(), file.c_str());
+  std::printf("wrote %s (%zu kernels and shapes)\n", file.c_str(), profile.entries().size());
 }
 
 std::string shape_text(const GemmShape& s) {
   return fmt::format("{} x {} x {}  {}{}{}", s.m, s.n, s.k, s.transpose_a ? "T" : "N", s.transpose_b ? "T" : "N", s.adds ? " +" : "");
 }
-
-std::string rate_text(double flops, double seconds) { return fmt::format("{:.1f}", 1e-9 * flops / seconds); }
 
 // Sum over all GEMM calls of a step, where `of` gives the seconds (or FLOPs) of one call.
 template <class Of>
@@ -56,12 +55,22 @@ double seconds_of_all(const std::vector<GemmTime>& times, const Of& of) {
 }
 double by_choice(const GemmTime& t) { return t.by_choice(); }
 
+// Unit of the rates of all libraries.
+Unit rate_unit(const std::vector<GemmTime>& times) {
+  double most = 0;
+  for (const GemmTime& t : times)
+    for (const double seconds : t.seconds) most = std::max(most, t.flops() / seconds);
+  return metric_unit(most, "FLOP/s");
+}
+
 std::string table_of(std::vector<GemmTime> times, const std::vector<NamedLibrary>& libraries) {
   const double all = seconds_of_all(times, by_choice);
   std::sort(times.begin(), times.end(),
             [](const GemmTime& a, const GemmTime& b) { return double(a.calls) * a.by_choice() > double(b.calls) * b.by_choice(); });
+  const Unit time = time_unit(times.empty() ? 0 : double(times.front().calls) * times.front().by_choice()), rate = rate_unit(times);
   std::vector<TableColumn> columns = {
-      {"kernel"}, {"m x n x k  transA/transB, + adds", false, 60}, {"input"}, {"output"}, {"calls", true}, {"total ms", true}, {"% of time", true}};
+      {"kernel"},         {"m x n x k  transA/transB, + adds", false, 60}, {"input"}, {"output"}, {"calls", true}, {"total " + time.name, true},
+      {"% of time", true}};
   for (const NamedLibrary& each : libraries) columns.push_back({each.name, true});
   columns.push_back({"auto"});
   Table table(columns);
@@ -71,9 +80,9 @@ std::string table_of(std::vector<GemmTime> times, const std::vector<NamedLibrary
                                     std::string(name_of(t.shape.in)),
                                     std::string(name_of(t.shape.out)),
                                     fmt::format("{}", t.calls),
-                                    fmt::format("{:.2f}", 1e3 * double(t.calls) * t.by_choice()),
+                                    time(double(t.calls) * t.by_choice()),
                                     fmt::format("{:.1f}", 100 * double(t.calls) * t.by_choice() / all)};
-    for (const double seconds : t.seconds) row.push_back(rate_text(t.flops(), seconds));
+    for (const double seconds : t.seconds) row.push_back(rate(t.flops() / seconds));
     row.push_back(libraries[t.chosen].name);
     table.row(row);
   }
@@ -82,8 +91,8 @@ std::string table_of(std::vector<GemmTime> times, const std::vector<NamedLibrary
 
 std::string summary_of(const std::vector<GemmTime>& times, const std::vector<NamedLibrary>& libraries) {
   const double flops = seconds_of_all(times, [](const GemmTime& t) { return t.flops(); });
-  Table table({{"train.products"}, {"seconds", true}, {"GFLOP/s", true}});
-  const auto row = [&](const std::string& name, double seconds) { table.row({name, fmt::format("{:.4f}", seconds), rate_text(flops, seconds)}); };
+  Table table({{"train.products"}, {"time", true}, {"rate", true}});
+  const auto row = [&](const std::string& name, double seconds) { table.row({name, time_text(seconds), metric_text(flops / seconds, "FLOP/s")}); };
   row("auto", seconds_of_all(times, by_choice));
   for (std::size_t i = 0; i < libraries.size(); ++i) row(libraries[i].name, seconds_of_all(times, [&](const GemmTime& t) { return t.seconds[i]; }));
   row("fastest for each shape", seconds_of_all(times, [](const GemmTime& t) { return t.least(); }));
@@ -105,18 +114,18 @@ int profile(const ProfileArguments& a) {
         });
         if (runtime.rank() != 0) return;
         const std::vector<NamedLibrary> libraries = gemm_libraries();
-        std::printf("%s\nGEMMs of one micro-batch on rank 0 of %d: %s; GFLOP/s of each library, on %d rank%s at a time\n%s\n%s",
-                    blas_version().c_str(), layout.ranks(), layout.text().c_str(), runtime.ranks(), runtime.ranks() > 1 ? "s" : "",
+        std::printf("%s\nGEMMs of one micro-batch on rank 0 of %d: %s; %s of each library, on %s at a time\n%s\n%s", blas_version().c_str(),
+                    layout.ranks(), layout.text().c_str(), rate_unit(times).name.c_str(), counted(runtime.ranks(), "rank").c_str(),
                     table_of(times, libraries).c_str(), summary_of(times, libraries).c_str());
       },
-      false);
+      LastLine::never);
 }
 
 }  // namespace
 
 void add_profile(Command& app, Action& action) {
   auto a = std::make_shared<ProfileArguments>();
-  Command* c = app.add_command("profile", "Time the GEMMs of a deck with each GEMM library of this build");
+  Command* c = app.add_command("profile", "Time the GEMMs of a deck with each GEMM library of this build, or every kernel by shape (--out)");
   add_deck(*c, *a);
   c->add_option("--ranks", a->ranks, "Number of ranks of the run whose GEMMs are timed; default: the ranks started, or those of the deck's grid")
       ->between(1, double(most_ranks));

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "src/base/output_file.hpp"
+#include "src/base/quantity.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/history/history_page.hpp"
@@ -23,11 +24,11 @@ void disambiguate_names(std::vector<RunHistory>& runs) {
     if (named[run.name] > 1) run.name = run.folder;
 }
 
-void write(const std::string& name, const std::string& content, std::size_t runs, const char* way) {
+void write(const std::string& name, const std::string& content, std::size_t runs) {
   OutputFile file(name);
   file.append(content);
   file.commit();
-  std::printf("%s: %zu run%s; %s\n", name.c_str(), runs, runs == 1 ? "" : "s", way);
+  std::printf("wrote %s (%s)\n", name.c_str(), counted(Index(runs), "run").c_str());
 }
 
 }  // namespace
@@ -49,8 +50,8 @@ void add_report(Command& app, Action& action) {
         for (const std::string& output : a->outputs) runs.push_back(read_history(output));
         disambiguate_names(runs);
         if (a->page.empty() && a->picture.empty()) std::printf("%s", text_of(runs).c_str());
-        if (!a->page.empty()) write(a->page, page_of(runs), runs.size(), "open it in a browser");
-        if (!a->picture.empty()) write(a->picture, picture_of(runs), runs.size(), "a picture for pages and papers");
+        if (!a->page.empty()) write(a->page, page_of(runs), runs.size());
+        if (!a->picture.empty()) write(a->picture, picture_of(runs), runs.size());
       });
     };
   });

@@ -128,7 +128,7 @@ std::vector<int> agreed(const Runtime& runtime, Exit mine) {
 
 }  // namespace
 
-int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) {
+int run_on_all_ranks(const std::function<void(Runtime&)>& body, LastLine last_line) {
   Runtime runtime;
   const Failure failure = attempt([&] {
     runtime.start();
@@ -138,7 +138,7 @@ int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) 
   if (codes.empty()) {
     print_line(failure, runtime.rank(), runtime.ranks());
     std::fflush(stderr);
-    if (last_line) std::printf("%s\n", gyr::last_line(failure.code).c_str());
+    if (last_line != LastLine::never) std::printf("%s\n", gyr::last_line(failure.code).c_str());
     std::fflush(stdout);
     const timespec passed_on{0, 300'000'000};  // launchers drop output that they have not forwarded when a job is aborted
     nanosleep(&passed_on, nullptr);
@@ -147,7 +147,7 @@ int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line) 
   const auto first = std::find_if(codes.begin(), codes.end(), [](int c) { return c != 0; });
   const Exit code = first == codes.end() ? Exit::ok : Exit(*first);
   if (code != Exit::ok && runtime.rank() == int(first - codes.begin())) print_line(failure, runtime.rank(), runtime.ranks());
-  if (last_line && runtime.rank() == 0) {
+  if (runtime.rank() == 0 && (last_line == LastLine::always || (last_line == LastLine::of_failures && code != Exit::ok))) {
     std::fflush(stderr);
     std::printf("%s\n", gyr::last_line(code).c_str());
     std::fflush(stdout);

@@ -39,10 +39,13 @@ class Runtime {
   bool started_ = false;
 };
 
+enum class LastLine { always, of_failures, never };
+
 // Runs `body` on every rank and returns the exit code of the process. An Error is printed once, by the lowest rank that
 // failed. A failed rank waits 5 seconds for the exit codes of all ranks. If some rank does not join, for example
 // because it waits for the failed one, the failed rank prints its own error and aborts the job with its code.
-// `last_line`: the output ends with RUN OK, RUN STOPPED or RUN FAILED, printed by rank 0 or by the aborting rank.
-int run_on_all_ranks(const std::function<void(Runtime&)>& body, bool last_line);
+// `last_line`: the output ends with RUN OK, RUN STOPPED or RUN FAILED, printed by rank 0 or by the aborting rank. RUN OK
+// is for commands that run something: a plan or an evaluation ends with it only if it fails.
+int run_on_all_ranks(const std::function<void(Runtime&)>& body, LastLine last_line);
 
 }  // namespace gyr

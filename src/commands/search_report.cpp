@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 #include "src/commands/cluster_report.hpp"
 #include "src/planner/machine/run_islands.hpp"
@@ -38,7 +39,7 @@ std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
   for (std::size_t i = 0; i < mine.seconds.size(); ++i)
     if (mine.seconds[i] - best.seconds[i] > mine.seconds[most] - best.seconds[most]) most = i;
   if (more == 0) return "as fast";
-  return fmt::format("{} ms: {} {} ms more", milli(more), Parts::full_names[most], milli(mine.seconds[most] - best.seconds[most]));
+  return fmt::format("{}: {} {} more", time_text(more), Parts::full_names[most], time_text(mine.seconds[most] - best.seconds[most]));
 }
 
 std::string ranking(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
@@ -121,26 +122,26 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
   add("Violates a rule of the deck", result.by_rules);
   add("Too large for memory", result.by_memory);
   if (result.slower > 0)
-    rows.push_back(
-        {"Too slow", fmt::format("{:.0f}", result.slower), fmt::format("a step takes at least {} ms, by a lower bound", milli(result.least_slower))});
+    rows.push_back({"Too slow", fmt::format("{:.0f}", result.slower),
+                    fmt::format("a step takes at least {}, by a lower bound", time_text(result.least_slower))});
   return rows;
 }
 
 std::string search_summary(const SearchResult& r) {
   return fmt::format(
-      "{:.0f} layouts: {:.0f} violate a rule of the deck, {:.0f} too large for memory{}, {:.0f} pruned as slower (lower bound), {} predicted; {} dry "
-      "runs, {:.2f} s",
+      "{:.0f} layouts: {:.0f} violate a rule of the deck, {:.0f} too large for memory{}, {:.0f} pruned (lower bound above the tenth), {} predicted; "
+      "{}, {}",
       r.layouts, r.by_rules.layouts(), r.by_memory.layouts(),
-      r.by_reserve > 0 ? fmt::format(" ({:.0f} of them leave less than the reserve)", r.by_reserve) : "", r.slower, r.predicted, r.dry_runs,
-      r.seconds);
+      r.by_reserve > 0 ? fmt::format(" ({:.0f} of them leave less than the reserve)", r.by_reserve) : "", r.slower, r.predicted,
+      counted(Index(r.dry_runs), "dry run"), time_text(r.seconds));
 }
 
 void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
   if (!r.best.empty()) return;
   const std::vector<Refusals::Line> large = r.by_memory.lines(), refused = r.by_rules.lines();
-  fail(Exit::config, "no layout of {} ranks fits on {}: of {:.0f}, {:.0f} violate a rule of the deck{}, {:.0f} are too large for memory{}", ranks,
-       cluster.name, r.layouts, r.by_rules.layouts(), refused.empty() ? "" : fmt::format(" (most often: {})", refused.front().why),
-       r.by_memory.layouts(),
+  fail(Exit::config, "no layout of {} fits on {}: of {:.0f}, {:.0f} violate a rule of the deck{}, {:.0f} are too large for memory{}",
+       counted(ranks, "rank"), cluster.name, r.layouts, r.by_rules.layouts(),
+       refused.empty() ? "" : fmt::format(" (most often: {})", refused.front().why), r.by_memory.layouts(),
        large.empty() ? "" : fmt::format(" (most often: {}); take more ranks, a smaller model or shorter sequences", large.front().why));
 }
 
@@ -196,10 +197,10 @@ std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, 
 std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
   require_found(result, ranks, cluster);
   return fmt::format(
-             "{} ranks of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the slowest rank, memory of the rank that uses "
-             "most\n{}{}{}\n",
-             ranks, cluster.name, search_summary(result), ranking(run, ranks, cluster, result), search_notes(run, ranks, cluster, result),
-             costs_text(run, ranks, cluster, result, tokens)) +
+             "{} of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the rank that computes longest, memory of the rank that "
+             "uses most\n{}{}{}\n",
+             counted(ranks, "rank"), cluster.name, search_summary(result), ranking(run, ranks, cluster, result),
+             search_notes(run, ranks, cluster, result), costs_text(run, ranks, cluster, result, tokens)) +
          fmt::format("Rejected layouts\n{}\nDeck keys of the fastest layout\n{}", rejected(result),
                      deck_text(deck_lines(result.best.front().choice, run.parallel.keep, result.islands)));
 }

@@ -16,6 +16,7 @@
 #include "src/commands/runtime.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/report/build_facts.hpp"
+#include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
 #include "src/train/trainer.hpp"
 #include "src/watch/rank_watcher.hpp"
@@ -52,6 +53,7 @@ int train(const TrainArguments& a) {
   Kept kept(a.exit_record);
   const int code = run_on_all_ranks(
       [&](Runtime& runtime) {
+        progress_style(stdout, 1);  // an unknown GYR_PROGRESS is refused before the output folder is taken
         const PlannedDeck deck = read_planned_deck(a, runtime, runtime.ranks(), a.resume && !a.replan ? Replan::unless_resumed : Replan::always);
         const RunConfig& run = deck.run;
         if (runtime.rank() == 0) {
@@ -67,7 +69,7 @@ int train(const TrainArguments& a) {
         const TrainOptions options{a.resume, a.start_over, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder, deck.expected};
         with_outcome(folder, [&] { train(run, deck.effective, options, runtime.world()); });
       },
-      true);
+      LastLine::always);
   kept.agreed();
   return code;
 }

@@ -58,7 +58,7 @@ int verify(const VerifyArguments& a) {
           std::printf("%s\n%s", banner(version(), build_facts()).c_str(), deck.notes.empty() ? "" : (deck.notes + "\n").c_str());
         verify(deck.run, start, runtime.world());
       },
-      true);
+      LastLine::always);
 }
 
 }  // namespace

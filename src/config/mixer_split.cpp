@@ -7,6 +7,7 @@
 #include "modules/layers/attention.hpp"
 #include "modules/layers/mamba.hpp"
 #include "modules/objectives/objective.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {
@@ -94,14 +95,14 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
 
 std::string mixer_table(const ModelConfig& m, Index seq_length, int tensor_ranks, int chosen) {
   const MixerSplit joint = both_mixers_on_all_ranks(m, seq_length, tensor_ranks);
-  Table table({{"mixers"}, {"attention MFLOP", true}, {"SSM MFLOP", true}, {"busiest rank MFLOP", true}, {"ratio to split", true}});
+  Table table({{"mixers"}, {"attention", true}, {"SSM", true}, {"busiest rank", true}, {"ratio to split", true}});
   const auto row = [&](const MixerSplit& mixer_split) {
     std::string name = mixer_split.attention_ranks == 0
                            ? "split"
                            : fmt::format("{} attention, {} SSM", mixer_split.attention_ranks, tensor_ranks - mixer_split.attention_ranks);
     if (mixer_split.attention_ranks == chosen) name += " (this deck)";
-    const auto mega = [](double flops) { return fmt::format("{:.3f}", flops / 1e6); };
-    table.row({name, mega(mixer_split.attention), mega(mixer_split.ssm), mega(mixer_split.slowest()),
+    const auto flops = [](double value) { return metric_text(value, "FLOP", 4); };
+    table.row({name, flops(mixer_split.attention), flops(mixer_split.ssm), flops(mixer_split.slowest()),
                fmt::format("{:.3f}", mixer_split.slowest() / joint.slowest())});
   };
   if (attention_fits(m.attention, tensor_ranks) && ssm_fits(m.mamba, tensor_ranks)) row(joint);

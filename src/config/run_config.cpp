@@ -96,6 +96,8 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.watch = read_watch(deck.section("watchdog", "ends a job that hangs", Effect::none));
   run.supervise = read_supervise(deck.section("supervise", "limits of the supervisor gyrfalcon run", Effect::none));
   run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
+  run.log_format = get_word(deck.section("log", "log lines on standard output", Effect::none), "format", LogFormat::short_lines,
+                            {"short", "megatron"}, "form of a log line: at most 120 characters, or the fields of Megatron-LM's log");
   Section& output = deck.section("output", "folder of the results", Effect::none);
   run.output = output.get("folder", "out", "folder of checkpoints, logs and metrics").value();
   run.watch.lock_patience =

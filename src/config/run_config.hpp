@@ -17,6 +17,7 @@
 #include "src/fault/fault_settings.hpp"
 #include "src/parallel/layout.hpp"
 #include "src/parallel/parallel_config.hpp"
+#include "src/report/progress.hpp"
 #include "src/supervisor/supervise_settings.hpp"
 #include "src/trace/trace_config.hpp"
 #include "src/watch/watch_settings.hpp"
@@ -40,6 +41,7 @@ struct RunConfig {
   WatchSettings watch;
   FaultSettings fault;
   SuperviseSettings supervise;
+  LogFormat log_format = LogFormat::short_lines;
   std::string output;
 
   // Lengths, in tokens, of text and encoder input for samples of train.seq_length tokens.

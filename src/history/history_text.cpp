@@ -3,21 +3,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <ctime>
 #include <functional>
 
 #include "kernels/base/printable.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
-#include "src/report/progress.hpp"
+#include "src/base/terminal.hpp"
 
 namespace gyr {
 
 namespace {
 
-constexpr std::size_t width = 60;       // width of a sparkline in characters
+// Width of a sparkline in characters: what the other columns leave of the terminal.
+std::size_t curve_width() { return std::size_t(std::clamp(output_width(stdout) - 60, 20, 60)); }
 constexpr Index most_event_lines = 40;  // only the last events are listed; checkpoints are only counted
 
-std::string or_dash(double value, const char* format) { return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-"; }
+using Format = std::function<std::string(double)>;
+Format as(const char* format) {
+  return [=](double value) { return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-"; };
+}
+std::string count_text(double value) { return metric_text(value, ""); }
 
 template <class F>
 std::vector<double> column(const std::vector<const TakenStep*>& steps, const F& of) {
@@ -37,27 +44,27 @@ std::string local_time(double seconds) {
 }
 
 struct Sparkline {
-  const char *title, *format;
+  const char* title;
+  Format format;
   std::function<double(const TakenStep&)> of;
 };
 const std::vector<Sparkline>& curves() {
-  static const std::vector<Sparkline> all = {{"loss", "{:.4f}", [](const TakenStep& s) { return s.loss; }},
-                                             {"learning rate", "{:.3g}", [](const TakenStep& s) { return s.learning_rate; }},
-                                             {"gradient norm", "{:.3g}", [](const TakenStep& s) { return s.grad_norm; }},
-                                             {"tokens/s", "{:.0f}", [](const TakenStep& s) { return s.tokens_per_second; }},
-                                             {"MFU %", "{:.1f}", [](const TakenStep& s) { return 100 * s.mfu; }},
-                                             {"expert load", "{:.2f}", [](const TakenStep& s) { return s.expert_load; }}};
+  static const std::vector<Sparkline> all = {{"loss", as("{:.4f}"), [](const TakenStep& s) { return s.loss; }},
+                                             {"learning rate", as("{:.3g}"), [](const TakenStep& s) { return s.learning_rate; }},
+                                             {"gradient norm", as("{:.3g}"), [](const TakenStep& s) { return s.grad_norm; }},
+                                             {"tokens/s", count_text, [](const TakenStep& s) { return s.tokens_per_second; }},
+                                             {"MFU %", as("{:.1f}"), [](const TakenStep& s) { return 100 * s.mfu; }},
+                                             {"expert load", as("{:.2f}"), [](const TakenStep& s) { return s.expert_load; }}};
   return all;
 }
 
 // Table row of a metric: first value, sparkline, last value, minimum and maximum. Values that are not finite are left
 // out.
-void add_curve(Table& table, const char* title, const char* format, const std::vector<double>& values) {
+void add_curve(Table& table, const char* title, const Format& text, const std::vector<double>& values) {
   std::vector<double> at(values.size());
   for (std::size_t i = 0; i < at.size(); ++i) at[i] = double(i);
-  const Thinned thin = thinned(at, values, width);
+  const Thinned thin = thinned(at, values, curve_width());
   if (thin.mean.empty()) return;
-  const auto text = [&](double v) { return or_dash(v, format); };
   const auto finite = [](double v) { return std::isfinite(v); };
   table.row({title, text(*std::find_if(values.begin(), values.end(), finite)), sparkline(thin.mean),
              text(*std::find_if(values.rbegin(), values.rend(), finite)), text(*std::min_element(thin.least.begin(), thin.least.end())),
@@ -65,13 +72,13 @@ void add_curve(Table& table, const char* title, const char* format, const std::v
 }
 
 std::string curves_of(const RunHistory& run) {
-  Table table({{"", false}, {"first", true}, {"over steps", false, width}, {"last", true}, {"min", true}, {"max", true}});
+  Table table({{"", false}, {"first", true}, {"over kept steps", false, curve_width()}, {"last", true}, {"min", true}, {"max", true}});
   const auto steps = run.counted();
   for (const Sparkline& c : curves()) add_curve(table, c.title, c.format, column(steps, c.of));
   std::vector<double> validation;
   for (const ValidatedStep& v : run.validations)
     if (!v.overtaken) validation.push_back(v.loss);
-  add_curve(table, "validation loss", "{:.4f}", validation);
+  add_curve(table, "validation loss", as("{:.4f}"), validation);
   return table.str();
 }
 
@@ -83,19 +90,22 @@ std::string events_of(const RunHistory& run) {
   for (const RunEvent& e : run.events)
     if (e.kind != RunEvent::Kind::checkpoint && ++at > left_out)
       table.row({local_time(e.time), fmt::format("{}", e.step), std::string(name_of(e.kind)), printable(e.text)});
-  std::string text =
-      left_out > 0 ? fmt::format("{} earlier event{} left out; the HTML page (--html) shows them\n", left_out, left_out == 1 ? " is" : "s are") : "";
+  std::string text = left_out > 0 ? fmt::format("{} left out; the HTML page (--html) shows all\n", counted(left_out, "earlier event")) : "";
   if (other_events > 0) text += table.str();
-  if (checkpoints > 0) text += fmt::format("{} checkpoint{} written\n", checkpoints, checkpoints == 1 ? "" : "s");
+  if (checkpoints > 0) text += counted(checkpoints, "checkpoint") + " written\n";
   return text;
 }
 
 std::string sections_of(const RunHistory& run) {
   if (run.sections.empty() || run.ranks < 2) return "";
-  Table table({{"section"}, {"mean s", true}, {"slowest rank", true}, {"max s", true}, {"max/mean", true}});
+  double longest = 0;
+  for (const SectionTime& s : run.sections) longest = std::max(longest, s.most);
+  const Unit unit = time_unit(longest);
+  Table table({{"section"}, {"mean " + unit.name, true}, {"max " + unit.name, true}, {"max/mean", true}, {"slowest rank", true}});
   for (const SectionTime& s : run.sections)
-    table.row({s.name, fmt::format("{:.3f}", s.mean), s.slowest_rank >= 0 ? fmt::format("{}", s.slowest_rank) : "-", fmt::format("{:.3f}", s.most),
-               s.mean > 0 ? fmt::format("{:.2f}", s.most / s.mean) : "-"});
+    if (s.most >= 0.0005 * longest)  // others are not used on this layout
+      table.row({s.name, unit(s.mean), unit(s.most), s.mean > 0 ? fmt::format("{:.2f}", s.most / s.mean) : "-",
+                 s.slowest_rank >= 0 ? fmt::format("{}", s.slowest_rank) : "-"});
   return table.str();
 }
 
@@ -135,7 +145,7 @@ std::string text_of(const RunHistory& run) {
     text += '\n';
     text += part;
   }
-  if (run.broken_lines > 0) text += fmt::format("{} line{} of metrics.jsonl cannot be read\n", run.broken_lines, run.broken_lines == 1 ? "" : "s");
+  if (run.broken_lines > 0) text += counted(run.broken_lines, "line") + " of metrics.jsonl cannot be read\n";
   return text;
 }
 
@@ -170,17 +180,17 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunHistory& run)
   return {{"run", printable(run.name)},
           {"state", printable(run.state)},
           {"step", fmt::format("{} of {}", run.reached(), run.steps_wanted)},
-          {"tokens", or_dash(of_last([](const TakenStep& s) { return s.tokens; }), "{:.4g}")},
-          {"loss", or_dash(loss / losses, "{:.4f}")},
-          {"best validation", or_dash(best, "{:.4f}")},
-          {"tokens/s", or_dash(median(column(steps, [](const TakenStep& s) { return s.tokens_per_second; })), "{:.0f}")},
-          {"MFU %", or_dash(100 * median(column(steps, [](const TakenStep& s) { return s.mfu; })), "{:.1f}")},
-          {"MiB per rank", or_dash(of_last([](const TakenStep& s) { return s.memory_bytes; }) / (1 << 20), "{:.1f}")},
+          {"tokens", count_text(of_last([](const TakenStep& s) { return s.tokens; }))},
+          {"loss", as("{:.4f}")(loss / losses)},
+          {"best validation", as("{:.4f}")(best)},
+          {"tokens/s", count_text(median(column(steps, [](const TakenStep& s) { return s.tokens_per_second; })))},
+          {"MFU %", as("{:.1f}")(100 * median(column(steps, [](const TakenStep& s) { return s.mfu; })))},
+          {"memory per rank", bytes_text(of_last([](const TakenStep& s) { return s.memory_bytes; }))},
           {"ranks", run.ranks > 0 ? fmt::format("{}", run.ranks) : "-"},
           {"starts", starts > 0 ? fmt::format("{}", starts) : "-"},
           {"kills", fmt::format("{}", run.count(RunEvent::Kind::killed))},
           {"time in steps", duration(seconds)},
-          {"of it kept", seconds > 0 ? fmt::format("{:.1f} %", 100 * counted_seconds / seconds) : "-"}};
+          {"useful time", seconds > 0 ? fmt::format("{:.1f} %", 100 * counted_seconds / seconds) : "-"}};
 }
 
 std::string text_of(const std::vector<RunHistory>& runs) {

@@ -4,18 +4,23 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <vector>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
+#include "src/base/terminal.hpp"
 
 namespace gyr {
 namespace {
 
-constexpr double redraw_seconds = 0.1;
+constexpr double redraw_seconds = 0.1, silent_seconds = 30;
+constexpr std::size_t longest_line = 120;
 constexpr const char *erase = "\r\x1b[K", *green = "\x1b[32m", *red = "\x1b[31m", *plain = "\x1b[0m";
 
 std::string date(double time) {
@@ -23,14 +28,6 @@ std::string date(double time) {
   std::tm local{};
   localtime_r(&seconds, &local);
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
-}
-
-// Abbreviates a count: 1234567 -> "1.23M".
-std::string short_count(double x) {
-  static constexpr const char* letters[] = {"", "k", "M", "G", "T"};
-  int power = 0;
-  for (; x >= 999.5 && power < 4; ++power) x /= 1000;
-  return fmt::format("{:.{}f}{}", x, power == 0 || x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2, letters[power]);
 }
 
 // Progress bar as text: "[====>     ]".
@@ -48,16 +45,52 @@ std::string_view environment(const char* name) {
   return value ? value : "";
 }
 
-}  // namespace
-
-std::string duration(double seconds) {
-  if (!(seconds >= 0 && seconds < 1e9)) return "unknown";
-  const Index s = Index(std::llround(seconds)), days = s / 86400;
-  const std::string hours = fmt::format("{}:{:02}:{:02}", s / 3600 % 24, s / 60 % 60, s % 60);
-  return days > 0 ? fmt::format("{}d {:0>8}", days, hours) : hours;
+// A loss with five significant digits, at most four of them after the point.
+std::string loss_text(double loss) {
+  const double size = std::abs(loss);
+  return size < 1e5 ? fmt::format("{:.{}f}", loss, size < 10 ? 4 : size < 100 ? 3 : size < 1000 ? 2 : 1) : fmt::format("{:.3g}", loss);
 }
 
-std::string step_line(const StepReport& r) {
+struct Field {
+  std::string text;
+  int importance;  // narrow terminals show the most important fields only; 0: the least important
+};
+
+// The same fields, in the same order, in the short line and in the live line.
+std::vector<Field> fields_of(const StepReport& r) {
+  std::vector<Field> fields{{short_count(double(r.tokens)) + " tokens", 1},
+                            {"loss " + loss_text(r.loss), 7},
+                            {fmt::format("norm {:.3g}", r.grad_norm), 0},
+                            {fmt::format("lr {:.2e}", r.learning_rate), 2},
+                            {short_count(r.tokens_per_second) + " tokens/s", 5}};
+  if (r.mfu) fields.push_back({fmt::format("MFU {:.1f}%", *r.mfu * 100), 4});
+  fields.push_back({time_text(r.seconds), 3});
+  fields.push_back({"left " + duration(r.seconds_left), 6});
+  return fields;
+}
+
+std::size_t length_of(const std::vector<Field>& fields) {
+  std::size_t size = 0;
+  for (const Field& field : fields) size += 2 + field.text.size();
+  return size;
+}
+
+// Fields that have a value in some runs only; the most important one first.
+std::vector<std::string> further_fields(const StepReport& r) {
+  std::vector<std::string> fields;
+  if (r.skipped > 0) fields.push_back(fmt::format("skipped {}", r.skipped));
+  if (r.nans > 0) fields.push_back(fmt::format("not finite {}", r.nans));
+  if (r.order_loss) fields.push_back("sop loss " + loss_text(*r.order_loss));
+  for (std::size_t k = 0; k < r.mtp_losses.size(); ++k)
+    fields.push_back(fmt::format("mtp_{} loss {}", k + 1, r.mtp_losses[k] ? loss_text(*r.mtp_losses[k]) : "none"));
+  if (r.expert_load) fields.push_back(fmt::format("expert load {:.2f}", *r.expert_load));
+  if (r.dropped_choices) fields.push_back(fmt::format("dropped {:.1f}%", *r.dropped_choices * 100));
+  return fields;
+}
+
+}  // namespace
+
+std::string megatron_line(const StepReport& r) {
   std::string line = fmt::format(" [{}] iteration {:8}/{:8} |", date(r.time), r.step, r.steps);
   const auto field = [&](std::string_view name, const std::string& value) { line += fmt::format(" {}: {} |", name, value); };
   field("consumed samples", fmt::format("{:12}", r.samples));
@@ -83,35 +116,57 @@ std::string step_line(const StepReport& r) {
   return line;
 }
 
-std::string validation_line(const ValidationReport& r) {
-  std::string line = fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", r.step, r.loss, r.perplexity());
-  for (const auto& [name, value] : r.figures) line += fmt::format(" {}: {:.4f} |", name, value);
+std::string short_line(const StepReport& r) {
+  std::string line = fmt::format("step {}/{}", r.step, r.steps);
+  const std::vector<Field> fields = fields_of(r);
+  const std::string_view separator = line.size() + length_of(fields) <= longest_line ? "  " : " ";
+  const auto append = [&](const std::string& field) {
+    if (line.size() + separator.size() + field.size() <= longest_line) line.append(separator).append(field);
+  };
+  for (const Field& field : fields) append(field.text);
+  for (const std::string& field : further_fields(r)) append(field);
+  return line;
+}
+
+std::string validation_line(const ValidationReport& r, LogFormat format) {
+  if (format == LogFormat::megatron) {
+    std::string line =
+        fmt::format(" validation loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} |", r.step, r.loss, r.perplexity());
+    for (const auto& [name, value] : r.figures) line += fmt::format(" {}: {:.4f} |", name, value);
+    return line;
+  }
+  std::string line = fmt::format("validation at step {}: loss {}, perplexity {:.4g}", r.step, loss_text(r.loss), r.perplexity());
+  for (const auto& [name, value] : r.figures) line += fmt::format(", {} {:.4f}", name, value);
   return line;
 }
 
 std::string live_line(const StepReport& r, int width, bool colour) {
   constexpr int longest_bar = 32, shortest_bar = 7;
+  const int columns = std::max(width - 1, 0);  // the last column stays free: terminals wrap there
   const std::string before = fmt::format("step {}/{} ", r.step, r.steps);
-  std::string after = fmt::format(" loss {:.4f}  {} tokens/s", r.loss, short_count(r.tokens_per_second));
-  if (r.mfu) after += fmt::format("  MFU {:.1f}%", *r.mfu * 100);
-  after += fmt::format("  left {}", duration(r.seconds_left));
-
-  const int columns_left = width - 1 - int(before.size() + after.size());  // the last column stays free: terminals wrap there
-  if (columns_left < shortest_bar) return (before + after).substr(0, std::size_t(std::max(width - 1, 0)));
+  std::vector<Field> fields = fields_of(r);
+  while (fields.size() > 1 && int(before.size() + length_of(fields)) > columns - shortest_bar)
+    fields.erase(std::min_element(fields.begin(), fields.end(), [](const Field& a, const Field& b) { return a.importance < b.importance; }));
+  std::string after;
+  for (const Field& field : fields) after.append(after.empty() ? " " : "  ").append(field.text);
+  const int columns_left = columns - int(before.size() + after.size());
+  if (columns_left < shortest_bar) return (before + after.substr(1)).substr(0, std::size_t(columns));
   const std::string middle = bar(r.steps > 0 ? double(r.step) / double(r.steps) : 0, std::min(columns_left, longest_bar));
   if (!colour) return before + middle + after;
   return before + (std::isfinite(r.loss) ? green : red) + middle + plain + after;
 }
 
-ProgressStyle progress_style(std::FILE* out, Index every) {
+ProgressStyle progress_style(std::FILE* out, Index every, LogFormat format) {
   ProgressStyle style;
   style.every = std::max<Index>(every, 1);
+  style.format = format;
   const std::string_view wanted = environment("GYR_PROGRESS"), terminal = environment("TERM");
+  require(wanted.empty() || wanted == "live" || wanted == "plain", Exit::usage, "GYR_PROGRESS={}: must be live or plain; unset it for the default",
+          printable(wanted));
   const bool can = isatty(fileno(out)) && !terminal.empty() && terminal != "dumb";
   style.live = wanted == "live" || (can && wanted != "plain");
   style.colour = style.live && environment("NO_COLOR").empty();
-  winsize size{};
-  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) style.width = size.ws_col;
+  style.width = output_width(out, style.width);
   return style;
 }
 
@@ -125,19 +180,24 @@ void Progress::clear() {
   drawn_.clear();
 }
 
+std::string Progress::log_line(const StepReport& r) const { return style_.format == LogFormat::megatron ? megatron_line(r) : short_line(r); }
+
+// Between the lines of log.format: megatron, the lines against silence stay short, so that scripts for that format pass
+// over them.
 void Progress::show(const StepReport& r) {
-  const bool last = r.step >= r.steps;
-  if (!style_.live) {
-    if (last || r.step % style_.every == 0) write(step_line(r) + '\n');
-    return;
+  const bool last = r.step >= r.steps, logged = last || (!style_.live && r.step % style_.every == 0);
+  if (logged) {
+    drawn_at_ = r.time;
+    write((drawn_.empty() ? "" : erase) + log_line(r) + '\n');
+    drawn_.clear();
+  } else if (std::abs(r.time - drawn_at_) >= (style_.live ? redraw_seconds : silent_seconds)) {
+    drawn_at_ = r.time;
+    if (style_.live) write(erase + (drawn_ = live_line(r, style_.width, style_.colour)));
+    else write(short_line(r) + '\n');
   }
-  if (!last && std::abs(r.time - drawn_at_) < redraw_seconds) return;
-  drawn_at_ = r.time;
-  drawn_ = live_line(r, style_.width, style_.colour);
-  write(erase + drawn_);
 }
 
-void Progress::show(const ValidationReport& r) { print_line(validation_line(r)); }
+void Progress::show(const ValidationReport& r) { print_line(validation_line(r, style_.format)); }
 
 void Progress::print_line(std::string_view line) {
   std::string text = drawn_.empty() ? "" : erase;

@@ -6,17 +6,19 @@
 
 #include "kernels/base/error.hpp"
 #include "src/base/json.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {
 namespace {
 
 struct OverRanks {
-  std::string name;
+  std::string name = {};
   Index calls = 0;                       // number of calls, maximum over the ranks
   double least = 0, mean = 0, most = 0;  // minimum, mean and maximum over the ranks, in seconds
   std::size_t slowest = 0;               // rank with the longest time
   double part = 0;                       // mean of this entry divided by the mean of the first entry
+  std::size_t entry = 0;                 // index among all entries
 };
 
 std::vector<OverRanks> merge(std::span<const std::string> names, std::span<const double> packed) {
@@ -25,7 +27,7 @@ std::vector<OverRanks> merge(std::span<const std::string> names, std::span<const
   const std::size_t ranks = packed.size() / row;
   std::vector<OverRanks> all;
   for (std::size_t n = 0; n < names.size(); ++n) {
-    OverRanks a{.name = names[n], .least = packed[2 * n + 1]};
+    OverRanks a{.name = names[n], .least = packed[2 * n + 1], .entry = n};
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const double calls = packed[rank * row + 2 * n], seconds = packed[rank * row + 2 * n + 1];
       a.calls = std::max(a.calls, Index(calls));
@@ -45,16 +47,17 @@ std::vector<OverRanks> merge(std::span<const std::string> names, std::span<const
 
 Timers::Timers(std::vector<std::string> names) : names_(std::move(names)), entries_(names_.size()) {}
 
+Timers::Scope::Scope(Timers& timers, std::size_t entry) : timers_(timers), entry_(entry), outermost_(!timers.outermost_) {
+  if (outermost_) timers_.outermost_ = entry_;
+}
+
 Timers::Scope::~Scope() {
+  const bool measured = outermost_ || timers_.outermost_ == 0;
+  if (outermost_) timers_.outermost_.reset();
+  if (!measured) return;
   Entry& entry = timers_.entries_[entry_];
   ++entry.calls;
   entry.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-}
-
-void Timers::add(std::string_view name, double seconds) {
-  Entry& entry = entries_[find(name)];
-  ++entry.calls;
-  entry.seconds += seconds;
 }
 
 std::size_t Timers::find(std::string_view name) const {
@@ -71,11 +74,32 @@ std::vector<double> Timers::packed() const {
 
 void Timers::reset() { std::fill(entries_.begin(), entries_.end(), Entry{}); }
 
-std::string Timers::table(std::span<const std::string> names, std::span<const double> packed) {
-  Table table({{"section"}, {"calls", true}, {"min s", true}, {"mean s", true}, {"max s", true}, {"%", true}, {"max/mean", true}});
-  for (const OverRanks& a : merge(names, packed))
-    table.row({a.name, fmt::format("{}", a.calls), fmt::format("{:.3f}", a.least), fmt::format("{:.3f}", a.mean), fmt::format("{:.3f}", a.most),
-               fmt::format("{:.1f}", 100 * a.part), a.mean > 0 ? fmt::format("{:.2f}", a.most / a.mean) : "-"});
+std::string Timers::table(std::span<const std::string> names, std::span<const double> packed, double wall, std::size_t parts) {
+  std::vector<OverRanks> all = merge(names, packed);
+  double rest = wall;
+  bool alike = true;
+  for (const OverRanks& a : all) {
+    if (a.entry == 0 || a.entry > parts) rest -= a.mean;
+    alike = alike && a.most - a.least <= 0.01 * wall;
+  }
+  const Unit unit = time_unit(wall);
+  const auto percent = [&](double seconds) { return fmt::format("{:.1f}", wall > 0 ? 100 * seconds / wall : 0); };
+  std::vector<TableColumn> columns{{"section"}, {"calls", true}};
+  if (alike) columns.push_back({unit.name, true});
+  else columns.insert(columns.end(), {{"min " + unit.name, true}, {"mean " + unit.name, true}, {"max " + unit.name, true}, {"slowest rank", true}});
+  columns.push_back({"% of run", true});
+  Table table(columns);
+  const auto row = [&](const std::string& name, const std::string& calls, const OverRanks& a) {
+    if (a.most < 0.0005 * wall) return;
+    std::vector<std::string> cells{name, calls};
+    if (alike) cells.push_back(unit(a.mean));
+    else cells.insert(cells.end(), {unit(a.least), unit(a.mean), unit(a.most), calls.empty() ? "" : fmt::format("{}", a.slowest)});
+    cells.push_back(percent(a.mean));
+    table.row(std::move(cells));
+  };
+  for (const OverRanks& a : all) row((a.entry > 0 && a.entry <= parts ? "  " : "") + a.name, fmt::format("{}", a.calls), a);
+  row("rest", "", {.least = rest, .mean = rest, .most = rest});
+  row("run", "", {.least = wall, .mean = wall, .most = wall});
   return table.str();
 }
 

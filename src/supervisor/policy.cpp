@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/base/error.hpp"
+#include "src/base/quantity.hpp"
 #include "src/report/summary.hpp"
 
 namespace gyr {
@@ -36,9 +37,9 @@ bool is_final(int code) {
 Decision decide(const std::vector<Attempt>& attempts, const Policy& policy) {
   const Attempt& last = attempts.back();
   if (last.state == "done" || last.state == "stopped") return {};
-  if (is_final(last.code)) return give_up(fmt::format("a restart would end the same way ({})", meaning(Exit(last.code))));
+  if (is_final(last.code)) return give_up(fmt::format("a restart would fail again ({})", meaning(Exit(last.code))));
   const auto restarts = Index(attempts.size()) - 1;
-  if (restarts >= policy.max_restarts) return give_up(fmt::format("limit of {} restarts reached (supervise.max_restarts)", restarts));
+  if (restarts >= policy.max_restarts) return give_up(fmt::format("limit of {} reached (supervise.max_restarts)", counted(restarts, "restart")));
 
   const int now = last.ranks / policy.model_ranks;
   const auto losses = std::count_if(attempts.begin(), attempts.end(), [](const Attempt& attempt) { return attempt.lost_a_rank(); });

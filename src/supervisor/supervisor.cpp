@@ -4,6 +4,7 @@
 #include "kernels/base/printable.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/run_identity.hpp"
 #include "src/job/run_lock.hpp"
@@ -145,15 +146,15 @@ class Supervisor {
     } catch (const Error& lost) {
       next = {false, 0, lost.what()};
     }
-    if (!next.why.empty()) print((next.go_on ? "" : "gives up: ") + next.why);
+    if (!next.why.empty()) print((next.go_on ? "" : "giving up: ") + next.why);
     if (!next.go_on && attempt.state != "done" && attempt.state != "stopped") gave_up_ = next.why;
     if (next.go_on) ranks_ = next.ranks;
     return next.go_on;
   }
 
   static void print_attempt(const Attempt& attempt) {
-    print(fmt::format("attempt {} on {} ranks: {} after {:.1f} s in step {}, newest checkpoint: step {}{}", attempt.number, attempt.ranks,
-                      attempt.state, attempt.seconds, attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
+    print(fmt::format("attempt {} on {}: {} after {} in step {}, newest checkpoint: step {}{}", attempt.number, counted(attempt.ranks, "rank"),
+                      attempt.state, time_text(attempt.seconds), attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
   }
 
   double ratio() const { return useful_seconds(output() / "metrics.jsonl", epoch_) / std::max(1e-9, since(begin_)); }
@@ -164,18 +165,17 @@ class Supervisor {
                  {"checkpoint before", true},
                  {"checkpoint after", true},
                  {"step reached", true},
-                 {"s", true},
+                 {"time", true},
                  {"exit code", true},
                  {"end"},
-                 {"culprit", false, 80}});
+                 {"cause", false, 80}});
     for (const Attempt& attempt : attempts_)
       table.row({std::to_string(attempt.number), std::to_string(attempt.ranks), std::to_string(attempt.from), std::to_string(attempt.to),
-                 std::to_string(attempt.reached), fmt::format("{:.1f}", attempt.seconds), std::to_string(attempt.code), attempt.state,
-                 attempt.culprit});
+                 std::to_string(attempt.reached), time_text(attempt.seconds), std::to_string(attempt.code), attempt.state, attempt.culprit});
     const double wall = since(begin_), useful = useful_seconds(output() / "metrics.jsonl", epoch_);
     std::printf("%s", table.str().c_str());
-    print(fmt::format("effective training time {:.3f}: {:.1f} s of steps kept in the result, of {:.1f} s wall time; {} restarts", useful / wall,
-                      useful, wall, attempts_.size() - 1));
+    print(fmt::format("goodput {:.1f} %: {} of useful steps in {}, {}", 100 * useful / wall, time_text(useful), time_text(wall),
+                      counted(Index(attempts_.size()) - 1, "restart")));
     write_status(attempts_.back().state);
     std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "kernels/base/printable.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 #include "src/trace/trace_summary.hpp"
 
@@ -15,35 +17,51 @@ std::string heading(const std::vector<TraceFile>& files, std::size_t ranks) {
   std::string steps, text;
   Index left_out = 0;
   for (const TraceFile& f : files) steps += fmt::format("{}{}", steps.empty() ? "" : ", ", f.step), left_out += f.left_out;
-  text = fmt::format("step{} {} of {} rank{}; times are means per step\n", files.size() > 1 ? "s" : "", steps, ranks, ranks > 1 ? "s" : "");
-  if (left_out > 0) text += fmt::format("{} records did not fit into memory: the times below are incomplete\n", left_out);
+  text = fmt::format("step{} {} of {}; times are means per step\n", files.size() > 1 ? "s" : "", steps, counted(Index(ranks), "rank"));
+  if (left_out > 0) text += counted(left_out, "record") + " did not fit into memory: the times below are incomplete\n";
   return text;
 }
 
-// Appends the time in seconds and as a percentage of the step.
-void add_time(std::vector<std::string>& cells, double seconds, double step) {
-  cells.push_back(fmt::format("{:.4f}", seconds));
-  cells.push_back(fmt::format("{:.1f}", 100 * seconds / step));
-}
+// Column of the times table: seconds of every rank.
+struct TimeColumn {
+  std::string name;
+  std::vector<double> seconds;
+};
 
-std::string times(const std::vector<RankSummary>& ranks) {
+std::vector<TimeColumn> time_columns_of(const std::vector<RankSummary>& ranks) {
   std::set<std::string> communicators;
   for (const RankSummary& r : ranks)
     for (const auto& [name, seconds] : r.exposed) communicators.insert(name);
-  std::vector<TableColumn> columns{{"rank", true}, {"step s", true}};
-  const auto add = [&](const std::string& name) { columns.push_back({name + " s", true}), columns.push_back({"%", true}); };
-  add("busy");
-  for (const std::string& name : communicators) add("wait " + printable(name));
-  for (const char* name : {"bubble", "rest", "hidden"}) add(name);
-  Table table(columns);
+  std::vector<TimeColumn> parts{{"busy", {}}};
+  for (const std::string& name : communicators) parts.push_back({"wait " + printable(name), {}});
+  for (const char* name : {"bubble", "rest", "hidden"}) parts.push_back({name, {}});
   for (const RankSummary& r : ranks) {
-    std::vector<std::string> cells{fmt::format("{}", r.rank), fmt::format("{:.4f}", r.step)};
-    add_time(cells, r.busy, r.step);
-    for (const std::string& name : communicators) add_time(cells, r.exposed.contains(name) ? r.exposed.at(name) : 0, r.step);
-    for (const double seconds : {r.bubble, r.rest, r.hidden}) add_time(cells, seconds, r.step);
+    std::size_t part = 0;
+    parts[part++].seconds.push_back(r.busy);
+    for (const std::string& name : communicators) parts[part++].seconds.push_back(r.exposed.contains(name) ? r.exposed.at(name) : 0);
+    for (const double seconds : {r.bubble, r.rest, r.hidden}) parts[part++].seconds.push_back(seconds);
+  }
+  return parts;
+}
+
+// Columns below 0.05 % of the step on every rank are left out.
+std::string times(const std::vector<RankSummary>& ranks) {
+  double step = 0;
+  for (const RankSummary& r : ranks) step = std::max(step, r.step);
+  const Unit unit = time_unit(step);
+  std::vector<TimeColumn> parts = time_columns_of(ranks);
+  std::erase_if(parts, [&](const TimeColumn& p) { return *std::max_element(p.seconds.begin(), p.seconds.end()) < 0.0005 * step; });
+  std::vector<TableColumn> columns{{"rank", true}, {"step " + unit.name, true}};
+  for (const TimeColumn& p : parts) columns.push_back({p.name + " " + unit.name, true}), columns.push_back({"%", true});
+  Table table(columns);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    std::vector<std::string> cells{fmt::format("{}", ranks[i].rank), unit(ranks[i].step)};
+    for (const TimeColumn& p : parts) cells.push_back(unit(p.seconds[i])), cells.push_back(fmt::format("{:.1f}", 100 * p.seconds[i] / ranks[i].step));
     table.row(std::move(cells));
   }
-  return table.str() + "step = busy + wait per communicator + bubble (wait for pipeline messages) + rest; hidden: transfers overlapped with work\n";
+  return table.str() +
+         "%: of the rank's step = busy + wait per communicator + bubble (wait for pipeline messages) + rest; hidden: transfers\n"
+         "overlapped with work\n";
 }
 
 struct Shade {
@@ -60,14 +78,18 @@ std::string shade_of(double ratio) {
 
 std::string heat_map(const std::vector<RankSummary>& ranks, const std::vector<Comparison>& columns) {
   std::vector<TableColumn> titles{{"rank", true}};
-  for (const Comparison& c : columns) titles.push_back({c.what}), titles.push_back({"ms", true}), titles.push_back({"ratio", true});
+  std::vector<Unit> units;
+  for (const Comparison& c : columns) {
+    units.push_back(time_unit(*std::max_element(c.seconds.begin(), c.seconds.end())));
+    titles.insert(titles.end(), {{c.what}, {units.back().name, true}, {"ratio", true}});
+  }
   Table table(titles);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     std::vector<std::string> cells{fmt::format("{}", ranks[i].rank)};
-    for (const Comparison& c : columns) {
-      const double ratio = c.relative[i];
+    for (std::size_t n = 0; n < columns.size(); ++n) {
+      const double ratio = columns[n].relative[i];
       cells.push_back(ratio > 0 ? shade_of(ratio) : "");
-      cells.push_back(ratio > 0 ? fmt::format("{:.3f}", 1e3 * c.seconds[i]) : "-");
+      cells.push_back(ratio > 0 ? units[n](columns[n].seconds[i]) : "-");
       cells.push_back(ratio > 0 ? fmt::format("{:.2f}", ratio) : "-");
     }
     table.row(std::move(cells));

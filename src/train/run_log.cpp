@@ -7,6 +7,8 @@
 #include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
+#include "src/base/quantity.hpp"
+#include "src/engine/step/engine.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/train/run_paths.hpp"
 #include "src/watch/heartbeat.hpp"
@@ -54,7 +56,7 @@ std::string start_line(const RunConfig& run, const CheckpointHeader& at, const R
 
 RunLog::RunLog(const RunConfig& run, const CheckpointHeader& at, const Resources& resources)
     : seq_length_(run.train.seq_length), flops_(flops_of_sample(run) / double(run.train.seq_length)), resources_(resources),
-      progress_(stdout, progress_style(stdout, run.train.log_every)), metrics_(metrics_of(run)),
+      progress_(stdout, progress_style(stdout, run.train.log_every, run.log_format)), metrics_(metrics_of(run)),
       tensorboard_(path_in(run, "tensorboard"), now(), resumed(at)) {
   OutputFile file(path_in(run, "deck.yaml"));
   file.append(at.deck);
@@ -84,10 +86,9 @@ void RunLog::compare() {
   const auto middle = seconds_.begin() + 1 + std::ptrdiff_t(seconds_.size() - 1) / 2;
   std::nth_element(seconds_.begin() + 1, middle, seconds_.end());
   const double measured = *middle, more = measured / expected_->seconds - 1;
-  const auto mebi = [](Index bytes) { return double(bytes) / (1 << 20); };
-  print_line(
-      fmt::format("time per step: {:.4g} s (median of {}), predicted {:.4g} s ({:+.1f} %); maximum memory per rank: {:.1f} MiB, planned {:.1f} MiB",
-                  measured, seconds_.size() - 1, expected_->seconds, 100 * more, mebi(resources_.memory_bytes), mebi(expected_->bytes)));
+  print_line(fmt::format("time per step: {} (median of {}), predicted {} ({:+.1f} %); maximum memory per rank: {}, planned {}",
+                         time_text(measured, 4), seconds_.size() - 1, time_text(expected_->seconds, 4), 100 * more,
+                         bytes_text(double(resources_.memory_bytes)), bytes_text(double(expected_->bytes))));
   metrics_.line(json_text({{"kind", "prediction"},
                            {"time", now()},
                            {"predicted_seconds", expected_->seconds},
@@ -105,10 +106,9 @@ void RunLog::validation(ValidationReport report) {
 }
 
 void RunLog::saved(const Saved& saved) {
-  const double megabytes = double(saved.bytes) / 1e6;
-  print_line(fmt::format("checkpoint {}, {:.1f} MB in {} file{}, written in {:.3f} s ({:.1f} MB/s), training blocked for {:.3f} s",
-                         saved.path.string(), megabytes, saved.files, saved.files == 1 ? "" : "s", saved.write_seconds,
-                         megabytes / saved.write_seconds, saved.blocked_seconds));
+  print_line(fmt::format("checkpoint {}, {} in {}, written in {} ({}), training blocked for {}", saved.path.string(),
+                         metric_text(double(saved.bytes), "B"), counted(saved.files, "file"), time_text(saved.write_seconds),
+                         metric_text(double(saved.bytes) / saved.write_seconds, "B/s"), time_text(saved.blocked_seconds)));
   metrics_.line(json_text({{"kind", "checkpoint"},
                            {"time", now()},
                            {"step", saved.step},
@@ -133,9 +133,10 @@ void RunLog::left_out(Index step, const Span& samples, const std::string& why, s
                            {"why", why}}));
 }
 
-void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all) {
+void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all, double wall) {
+  progress_.clear();
   compare();
-  progress_.print_line(Timers::table(names, all));
+  progress_.print_line(Timers::table(names, all, wall, engine_step_parts));
   metrics_.line(Timers::json(names, all));
 }
 

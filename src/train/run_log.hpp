@@ -41,7 +41,8 @@ class RunLog {
   void saved(const Saved&);
   // Logs a step that was not applied. `back`: the step that the run rolls back to; none: only the update is skipped.
   void left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back);
-  void timers(const std::vector<std::string>& names, const std::vector<double>& all);
+  // `wall`: duration of the training in seconds.
+  void timers(const std::vector<std::string>& names, const std::vector<double>& all, double wall);
 
  private:
   void compare();

@@ -40,7 +40,7 @@ void Saving::require_folder_after_failure() const {
   });
 }
 
-// Runs a part of a save; once the save is committed, logs it and updates timers.
+// Runs a part of a save; once the save is committed, logs it.
 template <class Save>
 void Saving::take(Save&& save) {
   std::optional<Saved> saved;
@@ -52,7 +52,6 @@ void Saving::take(Save&& save) {
     throw;
   }
   if (!saved) return;
-  parts_.timers.add("checkpoint write", saved->write_seconds);
   longest_ = std::max(longest_.value_or(0), saved->write_seconds + saved->blocked_seconds);
   if (log_) log_->saved(*saved);
 }

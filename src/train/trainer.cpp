@@ -72,8 +72,8 @@ void accept(RunStart& start, const RunParts& parts, const TrainOptions& options)
 }
 
 void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
-  log.print_line(fmt::format("grid {}, {} parameters in {}, maximum memory per rank {:.1f} MiB", r.grid, parameter_count(run.model),
-                             run.train.precision, double(r.memory_bytes) / (1 << 20)));
+  log.print_line(fmt::format("grid {}, {} in {}, maximum memory per rank {}", r.grid, counted(parameter_count(run.model), "parameter"),
+                             run.train.precision, bytes_text(double(r.memory_bytes))));
   if (r.ranks > 1) log.print_line("communication between ranks: " + r.transport);
   if (!graphs.empty()) log.print_line("CUDA graphs: " + graphs);
   if (!run.parallel.islands.empty()) log.print_line("islands: " + text_of(layout, run.parallel.islands));

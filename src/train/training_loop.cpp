@@ -159,8 +159,9 @@ void TrainingLoop::finish() {
   saving_.finish();
   if (finished()) saving_.require_folder();
   parts_.grid.begin_task("report");
+  const double wall = since(begin_);
   const std::vector<double> seconds = parts_.grid.world().gather(parts_.timers.packed());
-  if (log_) log_->timers(parts_.timers.names(), seconds);
+  if (log_) log_->timers(parts_.timers.names(), seconds, wall);
   if (stop_request_ && !finished()) stopped();
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/ops/elementwise.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/stopwatch.hpp"
 #include "src/base/table.hpp"
 #include "src/engine/gemm_choice/gemm_rate.hpp"
@@ -133,15 +134,15 @@ std::string slowest_link(const std::vector<MeasuredLink>& links, const std::vect
   std::vector<double> rates;
   for (const MeasuredLink& link : links) rates.push_back(link.bytes_per_second);
   const MeasuredLink& slowest = links[std::size_t(std::min_element(rates.begin(), rates.end()) - rates.begin())];
-  return fmt::format("slowest link: {:.2f} GB/s each way between {} and {}, neighbours on {}; median {:.2f} GB/s of {} links\n",
-                     slowest.bytes_per_second / 1e9, at_host(slowest.a, hosts), at_host(slowest.b, hosts), slowest.name, median(rates) / 1e9,
-                     links.size());
+  return fmt::format("slowest link: {} each way between {} and {}, neighbours on {}; median {} of {}\n", metric_text(slowest.bytes_per_second, "B/s"),
+                     at_host(slowest.a, hosts), at_host(slowest.b, hosts), slowest.name, metric_text(median(rates), "B/s"),
+                     counted(Index(links.size()), "link"));
 }
 
 std::string slowest_rank(const std::vector<double>& rates, const std::vector<std::string>& hosts) {
   const auto slowest = std::min_element(rates.begin(), rates.end());
-  return fmt::format("slowest rank: {:.1f} GFLOP/s in GEMMs on {}; median {:.1f} GFLOP/s of {} ranks\n", *slowest / 1e9,
-                     at_host(int(slowest - rates.begin()), hosts), median(rates) / 1e9, rates.size());
+  return fmt::format("slowest rank: {} in GEMMs on {}; median {} of {}\n", metric_text(*slowest, "FLOP/s"),
+                     at_host(int(slowest - rates.begin()), hosts), metric_text(median(rates), "FLOP/s"), counted(Index(rates.size()), "rank"));
 }
 
 }  // namespace
@@ -165,9 +166,9 @@ MachineRates measure(Grid& grid, DType precision) {
 std::string text_of(const MachineRates& rates, const std::vector<std::string>& hosts) {
   std::string text;
   if (!rates.communicators.empty()) {
-    Table table({{"communicator"}, {"ranks", true}, {"latency us", true}, {"GB/s per rank", true}});
+    Table table({{"communicator"}, {"ranks", true}, {"latency", true}, {"per rank", true}});
     for (const CommunicatorRate& c : rates.communicators)
-      table.row({c.name, fmt::format("{}", c.size), fmt::format("{:.1f}", c.latency * 1e6), fmt::format("{:.2f}", c.bytes_per_second / 1e9)});
+      table.row({c.name, fmt::format("{}", c.size), time_text(c.latency), metric_text(c.bytes_per_second, "B/s")});
     text += table.str();
   }
   if (!rates.links.empty()) text += slowest_link(rates.links, hosts);

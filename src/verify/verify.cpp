@@ -8,6 +8,7 @@
 #include <set>
 
 #include "src/base/precision.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/stopwatch.hpp"
 #include "src/base/table.hpp"
 #include "src/engine/dry_run/plan.hpp"
@@ -52,7 +53,6 @@ double planned_bytes(const RunConfig& run, Grid& grid, ProgressRecord& progress_
   return bytes;
 }
 
-std::string counted(std::size_t n, const char* what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); }
 std::string number(double x) { return fmt::format("{:.1e}", x); }
 
 std::string table_of(const std::vector<Law>& in_double, const std::vector<Law>& in_float) {
@@ -102,10 +102,10 @@ void verify(const RunConfig& run, double seconds_of_start, MPI_Comm world) {
   const std::vector<std::string> hosts = hosts_of(grid);
   const Shrunk small = shrunk(run, grid.layout());
   if (lead) {
-    print(fmt::format(
-        "grid {}, {} ranks on {}; startup {:.2f} s, communicators {:.2f} s\nthe full deck needs {:.1f} MiB on the rank with the most "
-        "memory\n",
-        grid.layout().text(), me.ranks, counted(std::set<std::string>(hosts.begin(), hosts.end()).size(), "host"), start, grids, bytes / (1 << 20)));
+    print(fmt::format("grid {}, {} on {}; startup {}, communicators {}\nthe full deck needs {} on the rank with the most memory\n",
+                      grid.layout().text(), counted(me.ranks, "rank"),
+                      counted(Index(std::set<std::string>(hosts.begin(), hosts.end()).size()), "host"), time_text(start), time_text(grids),
+                      bytes_text(bytes)));
     print(shrunk_table(run, grid.layout(), small) +
           "unchanged from the deck: axes and their order, schedule, shard level, recomputation, biases, norms, frozen weights, documents\n");
   }

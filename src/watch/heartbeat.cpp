@@ -12,6 +12,7 @@
 #include "src/base/file_system.hpp"
 #include "src/base/input_file.hpp"
 #include "src/base/limits.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {
@@ -114,8 +115,8 @@ std::string whereabouts(const Heartbeat& h) {
   if (h.task[0]) place += fmt::format(", {}", text(h.task));
   if (h.task[0] && h.micro >= 0) place += fmt::format(" of micro-batch {}", h.micro);
   if (h.waiting)
-    place +=
-        fmt::format(", waiting for {} {} of {} bytes on {}", text(h.operation), h.number, h.bytes, h.channel[0] ? text(h.channel) : "a communicator");
+    place += fmt::format(", waiting in {} no. {} ({}) on {}", text(h.operation), h.number, counted(h.bytes, "byte"),
+                         h.channel[0] ? "the " + text(h.channel) + " communicator" : "a communicator");
   return place;
 }
 
@@ -125,15 +126,15 @@ std::string heartbeat_table(const std::vector<Heartbeat>& all, std::int64_t now)
                {"pid", true},
                {"attempt", true},
                {"loss", true},
-               {"sent MB", true},
-               {"waited s", true},
-               {"heartbeat s ago", true},
-               {"progress s ago", true},
+               {"sent", true},
+               {"waited", true},
+               {"since heartbeat", true},
+               {"since progress", true},
                {"where", false, 96}});
   for (const Heartbeat& h : all)
     table.row({fmt::format("{}", h.rank), text(h.host), fmt::format("{}", h.pid), fmt::format("{}", h.attempt), fmt::format("{:.4f}", h.loss),
-               fmt::format("{:.1f}", double(h.sent) * 1e-6), fmt::format("{:.1f}", h.waited), fmt::format("{:.1f}", double(now - h.written) * nano),
-               fmt::format("{:.1f}", double(now - h.moved) * nano), whereabouts(h)});
+               metric_text(double(h.sent), "B"), time_text(h.waited), time_text(double(now - h.written) * nano),
+               time_text(double(now - h.moved) * nano), whereabouts(h)});
   return table.str();
 }
 

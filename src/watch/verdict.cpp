@@ -57,7 +57,7 @@ Verdict judge(const std::vector<Heartbeat>& before, const std::vector<Heartbeat>
           after, [](const Heartbeat& r) { return !r.waiting; }, by_move))
     return named(*h, seconds(h->moved, now) < shortest_reported
                          ? "is not waiting and made progress a moment ago, but the other ranks wait for it; it is at"
-                         : fmt::format("is not waiting for other ranks and has made no progress for {:.1f} s; it is at", seconds(h->moved, now)));
+                         : fmt::format("is stuck: not waiting for anyone, no progress for {:.1f} s; it is at", seconds(h->moved, now)));
   const Heartbeat* h = first_of(
       after, [](const Heartbeat&) { return true; }, by_place);
   return named(*h, "has made less progress than the other ranks, and all ranks wait for each other; it is at");

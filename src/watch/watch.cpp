@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/base/error.hpp"
+#include "src/base/quantity.hpp"
 #include "src/report/summary.hpp"
 #include "src/watch/backtrace.hpp"
 #include "src/watch/outcome.hpp"
@@ -30,8 +31,8 @@ std::string report(const std::vector<Heartbeat>& ranks, const Verdict& verdict, 
   std::string text = fmt::format("gyrfalcon: watchdog: no progress for {:.1f} s (watchdog.seconds)\n", seconds);
   for (std::size_t i = 0; i < std::min(most, ranks.size()); ++i)
     text += fmt::format("gyrfalcon:   rank {}: {}\n", ranks[i].rank, whereabouts(ranks[i]));
-  if (ranks.size() > most) text += fmt::format("gyrfalcon:   and {} more ranks (gyrfalcon ps)\n", ranks.size() - most);
-  return text + "gyrfalcon: culprit: " + verdict.text + "\n";
+  if (ranks.size() > most) text += fmt::format("gyrfalcon:   and {} more (gyrfalcon ps)\n", counted(Index(ranks.size() - most), "rank"));
+  return text + "gyrfalcon: cause: " + verdict.text + "\n";
 }
 
 }  // namespace

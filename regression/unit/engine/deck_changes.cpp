@@ -273,6 +273,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"fault.rank", {"7", none}},
                                                                          {"fault.step", {"7", none}},
                                                                          {"fault.attempt", {"7", none}},
+                                                                         {"log.format", {"megatron", none}},
                                                                          {"output.folder", {"elsewhere", none}},
                                                                          {"output.lock_seconds", {"7", none}}};
   return all;

@@ -18,6 +18,7 @@
 #include "regression/support/testing.hpp"
 #include "src/base/json.hpp"
 #include "src/base/table.hpp"
+#include "src/base/terminal.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
@@ -170,15 +171,16 @@ TEST(report, log_lines_keep_the_field_order_for_scripts) {
                          R"( number of skipped iterations: +0 \| number of nan iterations: +0 \|)"
                          R"( tokens per second: 424706\.0 \| MFU \(%\): 41\.70 \| memory \(MiB\): 3\.0 \|)"
                          R"( time left: 1:02:05 \|)");
-  EXPECT_TRUE(std::regex_match(step_line(r), order)) << step_line(r);
+  EXPECT_TRUE(std::regex_match(megatron_line(r), order)) << megatron_line(r);
   r.params_norm.reset();
   r.mfu.reset();
-  EXPECT_EQ(step_line(r).find("params norm"), std::string::npos);
-  EXPECT_EQ(step_line(r).find("MFU"), std::string::npos);
-  EXPECT_EQ(validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0}),
+  EXPECT_EQ(megatron_line(r).find("params norm"), std::string::npos);
+  EXPECT_EQ(megatron_line(r).find("MFU"), std::string::npos);
+  EXPECT_EQ(validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0}, LogFormat::megatron),
             " validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 |");
   EXPECT_EQ(
-      validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0, .figures = {{"accuracy", 0.5}, {"macro F1", 0.25}, {"micro F1", 0.75}}}),
+      validation_line({.time = 0, .step = 100, .samples = 1, .loss = 2.0, .figures = {{"accuracy", 0.5}, {"macro F1", 0.25}, {"micro F1", 0.75}}},
+                      LogFormat::megatron),
       " validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | accuracy: 0.5000 | macro F1: 0.2500 |"
       " micro F1: 0.7500 |");
 }
@@ -187,7 +189,8 @@ TEST(report, log_lines_keep_the_field_order_for_scripts) {
 TEST(report, mtp_loss_without_target_tokens_is_none) {
   StepReport r = step(300);
   r.mtp_losses = {1.5, std::nullopt};
-  EXPECT_NE(step_line(r).find("| mtp_1 loss: 1.500000E+00 | mtp_2 loss: none |"), std::string::npos) << step_line(r);
+  EXPECT_NE(megatron_line(r).find("| mtp_1 loss: 1.500000E+00 | mtp_2 loss: none |"), std::string::npos) << megatron_line(r);
+  EXPECT_NE(short_line(r).find("mtp_1 loss 1.5000  mtp_2 loss none"), std::string::npos) << short_line(r);
   const Folder folder;
   TensorBoard(folder.path / "tb", 1.7e9, std::nullopt).write(r);
   std::string all;
@@ -198,7 +201,7 @@ TEST(report, mtp_loss_without_target_tokens_is_none) {
 }
 
 TEST(report, log_file_has_no_control_characters) {
-  const std::string log = written({.every = 10}, [](Progress& p) {
+  const std::string log = written({.every = 10, .format = LogFormat::megatron}, [](Progress& p) {
     for (Index n = 1; n <= 25; ++n) p.show(step(n));
     p.show(ValidationReport{.time = 0, .step = 25, .samples = 1, .loss = 3});
     p.print_line("saved");
@@ -207,7 +210,8 @@ TEST(report, log_file_has_no_control_characters) {
     p.show(last);
   });
   for (const char c : log) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << int(c);
-  EXPECT_EQ(count(log, "\n"), 5u) << log;  // lines for steps 10, 20 and 500, the validation and "saved"
+  EXPECT_EQ(count(log, "\n"), 6u) << log;  // lines for steps 1, 10, 20 and 500, the validation and "saved"
+  EXPECT_TRUE(log.starts_with("step 1/500  ")) << "scripts for Megatron-LM's log pass over the line against silence: " << log;
   EXPECT_EQ(count(log, "] iteration "), 3u);
   EXPECT_NE(log.find("lm loss: NAN"), std::string::npos) << log;
 }
@@ -221,7 +225,7 @@ TEST(report, terminal_line_is_redrawn_ten_times_a_second) {
   EXPECT_LE(count(screen, "\r"), 52u);
   EXPECT_GE(count(screen, "\r"), 40u);
   EXPECT_NE(screen.find("step 500/500"), std::string::npos);
-  EXPECT_EQ(count(screen, "\x1b[32m"), count(screen, "\r"));
+  EXPECT_EQ(count(screen, "\x1b[32m") + 1, count(screen, "\r"));               // the plain line of the last step replaces the live one
   EXPECT_EQ(count(written({.live = true, .width = 100}, run), "\x1b[3"), 0u);  // no colour codes
 }
 
@@ -234,10 +238,90 @@ TEST(report, other_lines_do_not_break_the_live_line) {
   EXPECT_EQ(screen, erase + line + erase + "saved\n" + line + "\n");
 }
 
+TEST(report, last_step_replaces_the_live_line) {
+  const std::string screen = written({.live = true, .width = 100}, [](Progress& p) {
+    p.show(step(499));
+    p.show(step(500, 1.7e9 + 0.01));
+    p.print_line("table");
+  });
+  const std::string erase = "\r\x1b[K";
+  EXPECT_EQ(screen, erase + live_line(step(499), 100, false) + erase + short_line(step(500)) + "\ntable\n");
+}
+
 TEST(report, live_line_fits_the_terminal_width) {
   for (int width = 0; width < 200; ++width) EXPECT_LT(int(live_line(step(77), width, false).size()), std::max(width, 1));
   for (const char* part : {"step 77/500 [====>", "loss 2.3457", "425k tokens/s", "MFU 41.7%", "left 1:02:05"})
-    EXPECT_NE(live_line(step(77), 120, false).find(part), std::string::npos) << part;
+    EXPECT_NE(live_line(step(77), 140, false).find(part), std::string::npos) << part;
+}
+
+TEST(report, narrow_terminals_show_the_most_important_fields) {
+  EXPECT_NE(live_line(step(77), 140, false).find("tokens  loss 2.3457  norm 0.123  lr 1.50e-04  425k tokens/s  MFU 41.7%  1.23 s  left 1:02:05"),
+            std::string::npos)
+      << live_line(step(77), 140, false);
+  const std::string narrow = live_line(step(77), 80, false);
+  for (const char* part : {"[==>", "loss 2.3457", "425k tokens/s", "left 1:02:05"}) EXPECT_NE(narrow.find(part), std::string::npos) << narrow;
+  EXPECT_EQ(narrow.find("norm"), std::string::npos) << narrow;
+}
+
+TEST(report, short_line_has_at_most_120_characters) {
+  StepReport r = step(100);
+  r.tokens = 26214400;
+  EXPECT_EQ(short_line(r), "step 100/500  26.2M tokens  loss 2.3457  norm 0.123  lr 1.50e-04  425k tokens/s  MFU 41.7%  1.23 s  left 1:02:05");
+  r.step = 999999, r.steps = 1000000, r.tokens = 15700000000000, r.loss = 12.3456, r.grad_norm = 12345.6, r.seconds_left = 4 * 86400 + 3600;
+  r.skipped = 1234, r.mtp_losses = {1.5, 2.5, 3.5}, r.expert_load = 1.25;
+  const std::string line = short_line(r);
+  EXPECT_LE(line.size(), 120u) << line;
+  for (const char* part : {"step 999999/1000000 ", "15.7T tokens", "loss 12.346", "norm 1.23e+04", "lr ", "tokens/s", "MFU", "left 4d 01:00:00"})
+    EXPECT_NE(line.find(part), std::string::npos) << part << " in " << line;
+}
+
+// Under mpiexec, standard output of the first rank is a pipe.
+TEST(report, pipe_shows_progress_every_30_seconds) {
+  const std::string log = written({.every = 1000}, [](Progress& p) {
+    for (Index n = 1; n <= 100; ++n) p.show(step(n, 1.7e9 + double(n)));
+  });
+  EXPECT_EQ(count(log, "\n"), 4u) << log;
+  for (const char* part : {"step 1/500 ", "step 31/500 ", "step 61/500 ", "step 91/500 "}) EXPECT_EQ(count(log, part), 1u) << log;
+  const std::string often = written({.every = 20}, [](Progress& p) {
+    for (Index n = 1; n <= 100; ++n) p.show(step(n, 1.7e9 + double(n)));
+  });
+  EXPECT_EQ(count(often, "\n"), 6u) << "step 1 and every 20th: " << often;
+}
+
+TEST(report, unknown_progress_style_is_refused) {
+  setenv("GYR_PROGRESS", "banana", 1);
+  try {
+    progress_style(stdout, 1);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Exit::usage);
+    EXPECT_NE(std::string(error.what()).find("GYR_PROGRESS=banana: must be live or plain"), std::string::npos) << error.what();
+  }
+  unsetenv("GYR_PROGRESS");
+}
+
+TEST(report, quantities_have_units_that_suit_the_value) {
+  EXPECT_EQ(time_text(0.0605), "60.5 ms");
+  EXPECT_EQ(time_text(1.7604), "1.76 s");
+  EXPECT_EQ(time_text(1.7604, 4), "1.760 s");
+  EXPECT_EQ(time_text(0.9996), "1.00 s");
+  EXPECT_EQ(time_text(9.996e-6), "10.0 us");
+  EXPECT_EQ(time_text(0), "0.00 s");
+  EXPECT_EQ(time_text(323.69), "324 s");
+  EXPECT_EQ(time_text(NAN), "-");
+  EXPECT_EQ(bytes_text(512), "512 B");
+  EXPECT_EQ(bytes_text(3.1 * (1 << 30)), "3.1 GiB");
+  EXPECT_EQ(bytes_text(double((1 << 20) - 1)), "1.0 MiB");
+  EXPECT_EQ(metric_text(1.12e6, " tokens/s"), "1.12 M tokens/s");
+  EXPECT_EQ(metric_text(850, " tokens/s"), "850 tokens/s");
+  EXPECT_EQ(metric_text(2.09178e17, "FLOP"), "209 PFLOP");
+  EXPECT_EQ(metric_text(4.4e15, "FLOP"), "4.40 PFLOP");
+  EXPECT_EQ(metric_text(12.5, "B/s"), "12.5 B/s");
+  EXPECT_EQ(short_count(1638400), "1.64M");
+  const Unit unit = time_unit(0.25);
+  EXPECT_EQ(unit(0.0012) + " " + unit.name, "1 ms");
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(0, "micro-batch", "micro-batches"), "0 micro-batches");
 }
 
 TEST(report, pipes_and_files_are_not_terminals) {
@@ -398,27 +482,45 @@ TEST(report, nested_timers_count_calls_and_seconds) {
   EXPECT_EQ(timers.seconds("step"), 0.0);
 }
 
-TEST(report, timers_merge_over_ranks) {
-  const std::vector<std::string> names = {"step", "forward", "unused"};
-  std::vector<double> all;
-  for (const double seconds : {2.0, 6.0, 1.0}) {
-    Timers timers(names);
-    timers.add("step", 10);
-    timers.add("forward", seconds);
-    timers.add("forward", 0);
-    const auto packed = timers.packed();
-    all.insert(all.end(), packed.begin(), packed.end());
+TEST(report, timers_measure_no_scope_inside_an_evaluation) {
+  Timers timers({"step", "forward", "evaluate"});
+  {
+    auto evaluation = timers.scope("evaluate");
+    auto inner = timers.scope("forward");
   }
-  EXPECT_EQ(Timers::table(names, all),
-            "section  calls   min s  mean s   max s      %  max/mean\n"
-            "step         1  10.000  10.000  10.000  100.0      1.00\n"
-            "forward      2   1.000   3.000   6.000   30.0      2.00\n");
+  EXPECT_EQ(timers.calls("forward"), 0);
+  EXPECT_EQ(timers.calls("evaluate"), 1);
+  { auto alone = timers.scope("forward"); }
+  EXPECT_EQ(timers.calls("forward"), 1);
+}
+
+TEST(report, timer_table_shows_parts_of_the_run) {
+  const std::vector<std::string> names = {"step", "forward", "pipeline wait", "unused", "evaluate"};
+  std::vector<double> all;
+  for (const double seconds : {2.0, 6.0, 1.0}) all.insert(all.end(), {1, 10, 2, seconds, 9, 0.001, 0, 0, 1, 8});
+  EXPECT_EQ(Timers::table(names, all, 20, 3),
+            "section    calls  min s  mean s  max s  slowest rank  % of run\n"
+            "step           1   10.0    10.0   10.0             0      50.0\n"
+            "  forward      2    1.0     3.0    6.0             1      15.0\n"
+            "evaluate       1    8.0     8.0    8.0             0      40.0\n"
+            "rest                2.0     2.0    2.0                    10.0\n"
+            "run                20.0    20.0   20.0                   100.0\n");
   const auto json = nlohmann::json::parse(Timers::json(names, all))["sections"];
-  ASSERT_EQ(json.size(), 2u);
+  ASSERT_EQ(json.size(), 4u) << "JSON has every section that was used";
   EXPECT_EQ(json[1]["max_seconds"].get<double>(), 6.0);
   EXPECT_EQ(json[1]["part"].get<double>(), 0.3);
   all.pop_back();
-  EXPECT_THROW(Timers::table(names, all), Error);
+  EXPECT_THROW(Timers::table(names, all, 20, 3), Error);
+}
+
+TEST(report, timer_table_folds_ranks_that_agree) {
+  const std::vector<double> all{4, 0.5, 4, 0.3, 4, 0.502, 4, 0.302};
+  EXPECT_EQ(Timers::table(std::vector<std::string>{"step", "forward"}, all, 0.6, 1),
+            "section    calls   ms  % of run\n"
+            "step           4  501      83.5\n"
+            "  forward      4  301      50.2\n"
+            "rest               99      16.5\n"
+            "run               600     100.0\n");
 }
 
 TEST(report, tables_are_aligned_and_wrap_long_cells) {
@@ -439,6 +541,52 @@ TEST(report, tables_are_aligned_and_wrap_long_cells) {
             "  yverylon\n"
             "  gword\n"
             "\xc3\xa9\xc3\xa9              4\n");
+}
+
+TEST(report, wide_table_wraps_titles_and_text_first) {
+  Table table({{"layer"}, {"a long title", true}, {"text", false, 60}});
+  table.row({"  1", "22", "words of a sentence that is long"});
+  EXPECT_EQ(table.str(true, 100),
+            "layer  a long title  text\n"
+            "  1              22  words of a sentence that is long\n");
+  EXPECT_EQ(table.str(true, 36),
+            "layer      a  text\n"
+            "        long\n"
+            "       title\n"
+            "  1       22  words of a sentence\n"
+            "              that is long\n");
+}
+
+TEST(report, table_never_exceeds_the_width) {
+  Table table({{"stage", true}, {"rank", true}, {"first value", true}, {"second value", true}, {"third", true}}, 2);
+  table.row({"1", "0-3", "1000000", "2000000", "3000000"});
+  EXPECT_EQ(table.str(true, 30),
+            "stage  rank    first   second\n"
+            "               value    value\n"
+            "    1   0-3  1000000  2000000\n"
+            "\n"
+            "stage  rank    third\n"
+            "    1   0-3  3000000\n");
+  for (std::size_t width = 30; width < 60; ++width) {
+    std::istringstream lines(table.str(true, width));
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), width) << table.str(true, width);
+  }
+}
+
+TEST(report, width_of_output_follows_columns_variable) {
+  std::FILE* file = std::tmpfile();
+  const char* const before = std::getenv("COLUMNS");
+  const std::string saved = before ? before : "";
+  unsetenv("COLUMNS");
+  EXPECT_EQ(output_width(file), 100);
+  for (const char* wrong : {"", "0", "-7", "wide", "80x"}) {
+    setenv("COLUMNS", wrong, 1);
+    EXPECT_EQ(output_width(file), 100) << wrong;
+  }
+  setenv("COLUMNS", "72", 1);
+  EXPECT_EQ(output_width(file), 72);
+  before ? setenv("COLUMNS", saved.c_str(), 1) : unsetenv("COLUMNS");
+  std::fclose(file);
 }
 
 TEST(report, last_line_reports_the_exit_status) {

@@ -16,7 +16,7 @@ namespace gyr {
 
 std::vector<std::string> engine_timer_names() {
   return {"step",           "data",          "forward",   "backward", "pipeline wait", "reduce gradients",
-          "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint",    "checkpoint write"};
+          "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint"};
 }
 
 Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {

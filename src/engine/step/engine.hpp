@@ -38,8 +38,9 @@ struct EngineConfig {
   bool must_be_finite = true;  // false: a step with non-finite loss or gradient reports this in StepResult and changes no weight; true: it throws
 };
 
-// Timer names of an engine; the first timer covers the full step.
+// Timer names of an engine; the first timer covers the full step, and the next ones its parts.
 std::vector<std::string> engine_timer_names();
+constexpr std::size_t engine_step_parts = 8;
 
 struct StepResult {
   double loss = 0;             // main loss, mean over labelled tokens of the global batch
