@@ -63,9 +63,9 @@ show() { # PAGE HEIGHT OPTION...
 }
 
 show report 2000
-expect "plots and memory bars" "$(count '<svg [^>]*role="img"')" 9
-expect "curves" "$(count '<path d="M[0-9][^"]*" fill="none"')" 16
-expect "bands from minimum to maximum" "$(count '<path d="M[0-9][^"]*" class="band"')" 10
+expect "plots and memory bars" "$(count '<svg [^>]*role="img"')" 8
+expect "curves" "$(count '<path d="M[0-9][^"]*" fill="none"')" 14
+expect "bands from minimum to maximum" "$(count '<path d="M[0-9][^"]*" class="band"')" 8
 expect "checkpoints on the timeline" "$(count '<path class="checkpoint"')" 20
 expect "kills on the timeline" "$(count '<path class="killed"')" 2
 expect "keys that differ" "$(count '<td[^>]*>optimizer.lr</td><td[^>]*>0.0008</td><td[^>]*>0.002</td>')" 1
@@ -92,7 +92,7 @@ function sum_of_points() { return runs.reduce((all, r) => all + Object.values(r.
 SCRIPT
 show used 2000
 expect "runs sorted by loss" "$(count 'class="result">order quick slow<')" 1
-expect "curves of the highlighted run" "$(count 'class="result">highlighted 8<')" 1
+expect "curves of the highlighted run" "$(count 'class="result">highlighted 7<')" 1
 expect "values at the last step" "$(count 'class="result">tip step 4.000 5<')" 1
 expect "lines of the CSV file" "$(count 'class="result">csv ([0-9]+) \1<')" 1
 expect "runs left by a check box, and by none" "$(count 'class="result">(left 1|none 0)<')" 2
