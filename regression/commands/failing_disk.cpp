@@ -195,7 +195,7 @@ TEST(failing_disk, run_without_space_for_checkpoints_never_starts) {
   const Result refused = run_with_free_bytes(words, 1'000'000);
   EXPECT_EQ(refused.code, int(Exit::io)) << output_of(refused);
   EXPECT_NE(refused.err.find("a checkpoint of this run needs "), refused.err.npos) << refused.err;
-  EXPECT_NE(refused.err.find("only 1.0 MB is free"), refused.err.npos) << refused.err;
+  EXPECT_NE(refused.err.find("only 1.00 MB is free"), refused.err.npos) << refused.err;
   EXPECT_FALSE(fs::exists(folder / "out/status.json") || fs::exists(folder / "out/metrics.jsonl"));
   const Result warned = run_with_free_bytes(words, 8'000'000);
   EXPECT_EQ(warned.code, 0) << output_of(warned);

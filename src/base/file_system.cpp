@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "kernels/base/error.hpp"
-#include "src/base/byte_text.hpp"
+#include "src/base/quantity.hpp"
 
 namespace gyr {
 
@@ -33,8 +33,8 @@ std::optional<double> free_bytes(const std::filesystem::path& folder) {
 void require_space(const std::filesystem::path& folder, std::int64_t bytes, const std::string& what, const std::string& remedy) {
   const auto free = free_bytes(folder);
   if (!free) return;  // a write without space fails later
-  require(*free >= double(bytes), Exit::io, "{}: {} needs {}, but only {} is free; {}", folder.string(), what, byte_text(double(bytes)),
-          byte_text(*free), remedy);
+  require(*free >= double(bytes), Exit::io, "{}: {} needs {}, but only {} is free; {}", folder.string(), what, metric_text(double(bytes), "B"),
+          metric_text(*free, "B"), remedy);
 }
 
 bool is_regular(int descriptor) {

@@ -2,10 +2,16 @@
 #include "src/train/checkpoint_space.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 
-#include "src/base/byte_text.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/file_system.hpp"
+#include "src/base/precision.hpp"
+#include "src/base/quantity.hpp"
+#include "src/checkpoint/checkpoint.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/transaction.hpp"
 #include "src/train/run_paths.hpp"
 
 namespace gyr {
@@ -39,12 +45,19 @@ std::string check_checkpoint_space(const RunConfig& run, Index bytes, Index done
   if (count == 0 || !free) return "";
   require(*free >= double(bytes), Exit::io,
           "{}: a checkpoint of this run needs {}, but only {} is free; free space or choose another output.folder. Nothing has been trained",
-          folder.string(), byte_text(double(bytes)), byte_text(*free));
+          folder.string(), metric_text(double(bytes), "B"), metric_text(*free, "B"));
   if (*free >= double(count) * double(bytes)) return "";
   return fmt::format(
       "warning: {}: {} checkpoints of {} each will exist at once (checkpoint.keep = {}), but only {} is free, enough for {}; free space, lower "
       "checkpoint.keep or checkpoint.keep_every, or choose another output.folder",
-      folder.string(), count, byte_text(double(bytes)), run.checkpoint.keep, byte_text(*free), Index(*free / double(bytes)));
+      folder.string(), count, metric_text(double(bytes), "B"), run.checkpoint.keep, metric_text(*free, "B"), Index(*free / double(bytes)));
+}
+
+void report_checkpoint_space(const RunConfig& run, const std::string& deck, const Layout& layout, bool start_over, Index done) {
+  const Index bytes = checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
+  const auto present = start_over ? std::vector<std::int64_t>() : committed_steps(checkpoints_of(run));
+  const std::string warning = check_checkpoint_space(run, disk_bytes(bytes, Index(deck.size())), done, present);
+  if (!warning.empty()) std::printf("%s\n", printable_line(warning).c_str());
 }
 
 }  // namespace gyr

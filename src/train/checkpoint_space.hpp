@@ -19,5 +19,8 @@ Index most_new_checkpoints(const RunConfig&, Index done, const std::vector<std::
 // Compares the free space of the output folder with the run's checkpoints of `bytes` each. Exit::io if none fits. Returns
 // a warning if fewer fit than the run will keep, otherwise "". `done` and `present` as above.
 std::string check_checkpoint_space(const RunConfig&, Index bytes, Index done, const std::vector<std::int64_t>& present);
+// The same for the checkpoints in the output folder (without them if the run starts over), and prints the warning. `deck`:
+// text that each checkpoint contains.
+void report_checkpoint_space(const RunConfig&, const std::string& deck, const Layout&, bool start_over, Index done);
 
 }  // namespace gyr

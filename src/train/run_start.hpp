@@ -24,7 +24,7 @@ class RunStart {
   // Refuses a start that begin() or resume() would refuse, as far as that is known without reading a tensor. Changes
   // nothing in the output folder.
   void check_begin() const;
-  // Returns the step that the run continues from; 0: it starts anew.
+  // Returns the step that the run continues from; 0: it starts from the beginning.
   Index check_resume(Changes);
 
   // New run: random weights, or those of an existing model (train.init_from), with a reset optimizer.

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/trainer.hpp"
 
-#include <cstdio>
-
-#include "kernels/base/printable.hpp"
 #include "modules/cost/flops.hpp"
-#include "src/base/precision.hpp"
-#include "src/checkpoint/folder.hpp"
-#include "src/checkpoint/transaction.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/checkpoint_space.hpp"
@@ -50,22 +44,13 @@ RunStart::Changes changes_of(const TrainOptions& options) {
   return options.accept_changes ? RunStart::Changes::reported : RunStart::Changes::weighed;
 }
 
-// Refuses a run whose checkpoints do not fit on the disk, and warns if not all of them fit. First rank only. `done`: step
-// that the run continues from.
-void check_space(const RunConfig& run, const std::string& deck, const Layout& layout, const TrainOptions& options, Index done) {
-  const Index bytes = checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
-  const auto present = options.start_over ? std::vector<std::int64_t>() : committed_steps(checkpoints_of(run));
-  const std::string warning = check_checkpoint_space(run, disk_bytes(bytes, Index(deck.size())), done, present);
-  if (!warning.empty()) std::printf("%s\n", printable_line(warning).c_str());
-}
-
 // Begins the run in its folder, unless the start is refused; nothing in the folder has been changed before.
 void accept(RunStart& start, const RunParts& parts, const TrainOptions& options) {
   Index done = 0;
   if (options.resume) done = start.check_resume(changes_of(options));
   else if (!options.start_over) start.check_begin();
   collective_check(parts.grid.world(), [&] {
-    if (parts.lead()) check_space(parts.run, parts.deck, parts.grid.layout(), options, done);
+    if (parts.lead()) report_checkpoint_space(parts.run, parts.deck, parts.grid.layout(), options.start_over, done);
     if (parts.lead()) begin_in_folder(parts.folder, parts.run, options);
   });
   parts.watch.attach(parts.run.output);

@@ -10,7 +10,6 @@
 #include "regression/support/folder.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
-#include "src/base/byte_text.hpp"
 #include "src/base/file_system.hpp"
 
 namespace gyr::testing::checkpoint_space_suite {
@@ -75,13 +74,6 @@ TEST(checkpoint_space, one_checkpoint_must_fit_and_all_should) {
   EXPECT_EQ(error.code, Exit::io);
   EXPECT_NE(std::string(error.what()).find("Nothing has been trained"), std::string::npos) << error.what();
   EXPECT_EQ(check_checkpoint_space(run, Index(1) << 60, 10, {}), "") << "a finished run saves nothing";
-}
-
-TEST(checkpoint_space, sizes_have_suitable_units) {
-  const std::vector<std::pair<double, std::string>> sizes{{0, "0 bytes"},       {1, "1 byte"},       {812, "812 bytes"},  {999.7, "1.0 kB"},
-                                                          {4.94e6, "4.9 MB"},   {99.97e6, "100 MB"}, {128.4e9, "128 GB"}, {999.6e9, "1.0 TB"},
-                                                          {23.5e12, "23.5 TB"}, {7e15, "7.0 PB"},    {3e18, "3000 PB"}};
-  for (const auto& [bytes, text] : sizes) EXPECT_EQ(byte_text(bytes), text);
 }
 
 }  // namespace
