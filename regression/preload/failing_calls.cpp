@@ -5,7 +5,7 @@
 // prints the failing call, and at exit the number of calls, on standard error. With GYR_DISK_SPACE, the disk of rank
 // GYR_DISK_RANK is full after that number of bytes. With GYR_CALL_LOG, every call appends a line "CALL PATH" (and the
 // target of a rename) to that file, in order. With GYR_SYNC_DELAY, fsync takes that number of milliseconds longer.
-// With GYR_FREE_BYTES, every file system reports that number of free bytes.
+// With GYR_FREE_BYTES, every file system on disk reports that number of free bytes.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/statvfs.h>
@@ -125,7 +125,8 @@ int rename(const char* from, const char* to) noexcept {
 
 int statvfs(const char* path, struct statvfs* status) noexcept {
   const int code = next<int(const char*, struct statvfs*)>("statvfs")(path, status);
-  if (code == 0 && std::getenv("GYR_FREE_BYTES")) status->f_frsize = 1, status->f_bavail = fsblkcnt_t(number("GYR_FREE_BYTES"));
+  const bool is_memory = std::strncmp(path, "/dev/", 5) == 0;  // MPI needs space in /dev/shm
+  if (code == 0 && !is_memory && std::getenv("GYR_FREE_BYTES")) status->f_frsize = 1, status->f_bavail = fsblkcnt_t(number("GYR_FREE_BYTES"));
   return code;
 }
 

@@ -269,6 +269,7 @@ int supervise(const SupervisedRun& run, const SuperviseOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(run.output, error);
   require(!error, Exit::io, "{}: cannot be created: {}; choose another output.folder", run.output, error.message());
+  newest_step_of_run(run.output);  // refuses a damaged run.json before it writes a lock
   return Supervisor(run, options).run();
 }
 
