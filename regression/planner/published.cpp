@@ -9,7 +9,6 @@
 #include <numeric>
 #include <sstream>
 
-#include "src/planner/machine/run_islands.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr::testing {
@@ -119,7 +118,7 @@ namespace {
 bool fits(const EngineConfig& config, const Layout& layout, const Cluster& cluster) {
   EngineConfig shorter = config;
   shorter.micros = std::min(config.micros, 2 * int(layout.stages.size()));
-  return double(predicted_capacity(shorter, layout, 0).total()) <= cluster.device.usable();
+  return double(predicted_capacity(shorter, layout, 0).total()) <= cluster.device.memory;
 }
 
 }  // namespace
@@ -127,7 +126,7 @@ bool fits(const EngineConfig& config, const Layout& layout, const Cluster& clust
 PlannedStep::PlannedStep(const PublishedStep& step, const Cluster& cluster) : published_(step) {
   const std::vector<Way> ways = ways_of(step);
   for (const Way& way : ways) {
-    const RunConfig run = on_cluster(run_of(step, way), cluster, step.devices);
+    const RunConfig run = run_of(step, way);
     const Layout layout = layout_of(run, step.devices);
     const EngineConfig config = engine_config(run, layout);
     if (ways.size() > 1 && !fits(config, layout, cluster)) continue;

@@ -52,11 +52,9 @@ void extend(RankPlan& plan, const RankPlan& more, Index times) {
 
 constexpr int max_executed_micros = 4096;  // largest number of micro-batches for which a full step is executed in the dry run
 
-}  // namespace
-
 // Programs of very many micro-batches are extrapolated: in a full pipeline every group of micro-batches, one per stage,
 // costs the same.
-RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
+RankPlan plan_with_counts(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
   if (config.micros <= max_executed_micros) return dry_run_of(config, layout, position, beat, known);
   const int group = layout.size(Axis::pipeline);
   EngineConfig shorter = config;
@@ -65,6 +63,21 @@ RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int positio
   const int groups_left = (config.micros - shorter.micros) / group;
   shorter.micros += group;
   extend(plan, dry_run_of(shorter, layout, position, beat, known), groups_left);
+  return plan;
+}
+
+}  // namespace
+
+// A build for hosts that plans for GPUs takes memory from a dry run with the scratch of the CUDA kernels, and counts of
+// work from one with its own kernels: the constants of cluster files are fitted to these counts.
+RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
+  if (backend::on_gpu() || !config.planned_gpu.value_or(false)) return plan_with_counts(config, layout, position, beat, known);
+  EngineConfig own = config;
+  own.planned_gpu.reset();
+  RankPlan plan = plan_with_counts(own, layout, position, beat, known);
+  RankPlan on_gpu = plan_with_counts(config, layout, position, beat, known);
+  plan.capacity = std::move(on_gpu.capacity), plan.memory = std::move(on_gpu.memory);
+  for (std::size_t i = 0; i < plan.tasks.counts.size(); ++i) plan.tasks.counts[i].alive = on_gpu.tasks.counts.at(i).alive;
   return plan;
 }
 
