@@ -241,7 +241,7 @@ need() {
       own_text && rm -f out/my/text.* && after="logged 'text.bin: [0-9]+ tokens in [0-9]+ documents' && logged '^in the deck: ' && logged '^suggested: '" ;;
     'gyrfalcon plan input/pretrain.yaml') own_tokens && after="logged 'tokens .* per parameter, [0-9.e+]+ epochs of'" ;;
     *'gyrfalcon train input/pretrain.yaml')
-      own_tokens && { whole || more=${short_own[*]}; } && after="logged 'validation loss' && logged 'RUN OK' && unlogged warning" ;;
+      own_tokens && { whole || more=${short_own[*]}; } && after="logged '^validation at step [0-9]+: loss' && logged 'RUN OK' && unlogged warning" ;;
     'gyrfalcon generate out/my '* | 'gyrfalcon eval out/my '* | 'gyrfalcon report out/my') own_run ;;
     'gyrfalcon export-hf out/my '*) own_run && rm -rf out/my/hf && after='exists out/my/hf/model.safetensors' ;;
     'gyrfalcon export-gguf out/my '*) own_run && rm -f out/my/model.gguf && after='[ "$(head -c 4 out/my/model.gguf)" = GGUF ]' ;;

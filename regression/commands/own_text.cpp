@@ -77,7 +77,7 @@ TEST(own_text, train_reports_epochs_and_doubtful_settings) {
   ASSERT_EQ(r.code, 0) << output_of(r);
   expect_parts(r.out, {"warning: optimizer.warmup_steps = 100 is longer than the run (train.steps = 3)", "warning: optimizer.min_lr = 1 is above",
                        "training data: ", "one epoch is ", "; the run reads 0.",
-                       "warning: train.eval_batches = 32 reads the 242 sequences of the validation split 1.06 times; train.eval_batches=31"});
+                       "warning: train.eval_batches = 32 reads the 242 sequences of the validation split 1.1 times; train.eval_batches=31"});
   const auto first = r.out.find("warning: optimizer.warmup_steps");
   EXPECT_EQ(r.out.find("warning: optimizer.warmup_steps", first + 1), std::string::npos) << "two ranks print it once";
 }

@@ -50,7 +50,7 @@ std::vector<std::string> doubtful_settings(const RunConfig& run) {
 std::string doubtful_evaluation(const RunConfig& run, Index samples) {
   const Index batch = run.largest_batch(), enough = (samples + batch - 1) / batch, batches = run.train.eval_batches;
   if (batches <= enough) return "";
-  return fmt::format("train.eval_batches = {} reads the {} sequence{} of the validation split {:.3g} times; train.eval_batches={} reads them once",
+  return fmt::format("train.eval_batches = {} reads the {} sequence{} of the validation split {:.1f} times; train.eval_batches={} reads them once",
                      batches, samples, samples == 1 ? "" : "s", double(batches * batch) / double(samples), enough);
 }
 

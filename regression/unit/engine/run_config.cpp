@@ -390,7 +390,7 @@ TEST(run_config, repeated_reads_of_validation_data_are_reported) {
   EXPECT_EQ(doubtful_evaluation(run, 800), "");
   EXPECT_EQ(doubtful_evaluation(run, 793), "");
   EXPECT_EQ(doubtful_evaluation(run, 134),
-            "train.eval_batches = 100 reads the 134 sequences of the validation split 5.97 times; train.eval_batches=17 reads them once");
+            "train.eval_batches = 100 reads the 134 sequences of the validation split 6.0 times; train.eval_batches=17 reads them once");
 }
 
 TEST(run_config, samples_of_run_equal_sum_over_steps) {
