@@ -119,6 +119,13 @@ Table::Widths Table::widths_within(std::size_t width, bool titles) const {
     if (widest == columns_.size()) break;
     --widths[widest];
   }
+  if (total_of(widths) <= width) return widths;
+  // The table has several parts anyway, so that text is as wide as a part allows.
+  const Widths natural = natural_widths(titles, true);
+  const std::size_t keys = std::min(keys_, widths.size()),
+                    taken = total_of(Widths(widths.begin(), widths.begin() + std::ptrdiff_t(keys))) + column_gap;
+  for (std::size_t c = keys; c < widths.size(); ++c)
+    if (!columns_[c].right && width > taken) widths[c] = std::max(widths[c], std::min(natural[c], width - taken));
   return widths;
 }
 

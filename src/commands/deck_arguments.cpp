@@ -42,7 +42,7 @@ std::string key_table(const std::vector<Declaration>& keys, int width) {
     cells.push_back(wide ? key.help : fmt::format("{} ({}{})", key.help, key.range(), key.unit.empty() ? "" : ", in " + key.unit));
     table.row(std::move(cells));
   }
-  return table.str();
+  return table.str(true, std::size_t(width));
 }
 
 void describe_deck(Command& command) {

@@ -138,7 +138,7 @@ TEST(plan_page, rows_draw_every_task_once) {
       category_bytes += p.plan.largest_rank().capacity.bytes(category);
     EXPECT_EQ(bytes, category_bytes);
     EXPECT_NEAR((double(values["step"]["walked"]) + double(values["step"]["left"]) + double(values["step"]["besides"])) / printed, 1, 1e-9);
-    EXPECT_TRUE(values["predicted"][1][1].get<std::string>().starts_with(fmt::format("{:.4g} s;", printed)));
+    EXPECT_TRUE(values["predicted"][1][1].get<std::string>().starts_with(time_text(printed, 4) + ";"));
     const std::string page = plan_page(p.plan, predicted, p.machine, 0);
     EXPECT_EQ(page.find("</script>", page.find("id=\"numbers\"")), page.find("</script>\n<script>")) << "no text in the data ends the script element";
     EXPECT_EQ(page.find("http"), page.find("http://www.w3.org/2000/svg")) << "the page loads nothing from the network";
