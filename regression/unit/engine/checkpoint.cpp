@@ -599,7 +599,7 @@ TEST(checkpoint, save_without_disk_space_is_refused_early) {
   const Folder folder;
   const Error error = error_of([&] { require_space(folder.path(), Index(1) << 60, "a checkpoint", "free space"); });
   EXPECT_EQ(error.code, Exit::io);
-  EXPECT_TRUE(mentions(error, "a checkpoint needs 1153 PB") && mentions(error, folder.path().string())) << error.what();
+  EXPECT_TRUE(mentions(error, "a checkpoint needs 1.15 EB") && mentions(error, folder.path().string())) << error.what();
   EXPECT_NO_THROW(require_space(folder.path(), 1000, "a checkpoint", "free space"));
   // A file exists where the checkpoint folder should be.
   put_contents(folder / "file", "");
