@@ -366,6 +366,15 @@ TEST(jinja, damaged_templates_are_refused_or_rendered) {
   EXPECT_GT(failed, 10);
 }
 
+// As in Jinja2, a turn that `break` or `continue` ends does not count.
+TEST(jinja, loop_without_completed_turn_runs_its_else) {
+  const auto loop = [](const std::string& body) { return rendered("{% for i in [1, 2] %}" + body + "{% else %}E{% endfor %}", {}); };
+  EXPECT_EQ(loop("{% continue %}"), "E");
+  EXPECT_EQ(loop("x{% break %}"), "xE");
+  EXPECT_EQ(loop("{% if i == 2 %}{% continue %}{% endif %}x"), "x");
+  EXPECT_EQ(loop("{% if i == 1 %}{% continue %}{% endif %}x"), "x");
+}
+
 TEST(jinja, time_formats_equal_python) {
   setenv("TZ", "UTC", 1);
   tzset();
