@@ -36,7 +36,7 @@ TEST(overlap, slower_kernels_never_predict_a_faster_step) {
     const StagePlans plans(d.config, d.layout);
     Prediction before = predict(plans, d.config, d.layout, c);
     for (int slower = 0; slower < 6; ++slower) {
-      c.fit.fused *= 0.5, c.fit.products *= dice.coin() ? 0.7 : 1;
+      c.fit.fused *= 0.5, c.fit.gemms *= dice.coin() ? 0.7 : 1;
       const Prediction after = predict(plans, d.config, d.layout, c);
       EXPECT_GE(after.seconds, before.seconds * (1 - 1e-12)) << d.layout.text() << " " << d.config.model.pattern;
       hiding += after.transfers < before.transfers * (1 - 1e-9);
