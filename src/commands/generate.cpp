@@ -166,7 +166,7 @@ void print_throughput(const GeneratorPace& pace, Index graphs, Index made) {
   const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? fmt::format(", {:.1f} tokens/s", double(tokens) / seconds) : ""; };
   std::fprintf(stderr, "prompt %s%s; generated %s in %.2f s%s%s\n", counted(pace.prompt_tokens, "token").c_str(),
                rate(pace.prompt_tokens, pace.prompt_seconds).c_str(), counted(made, "token").c_str(), pace.prompt_seconds + pace.new_seconds,
-               rate(pace.new_tokens, pace.new_seconds).c_str(), graphs > 0 ? (" by " + counted(graphs, "graph")).c_str() : "");
+               rate(pace.new_tokens, pace.new_seconds).c_str(), graphs > 0 ? (" with " + counted(graphs, "CUDA graph")).c_str() : "");
 }
 
 void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
