@@ -11,6 +11,7 @@
 #include "kernels/base/printable.hpp"
 #include "modules/objectives/classes.hpp"
 #include "src/base/file_pattern.hpp"
+#include "src/base/quantity.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/guard.hpp"
@@ -98,15 +99,15 @@ const char* mask_source(const JinjaChat& chat) {
 }
 
 void print_report(const BuildReport& report, const DocumentFormat& format, const std::string& prefix, double seconds) {
-  std::printf("%s.bin: %s in %s from %s of text, %.2f bytes per token, %.1f s\n", prefix.c_str(), count_text(report.tokens, "token").c_str(),
-              count_text(report.documents, "document").c_str(), size_text(report.bytes).c_str(), double(report.bytes) / double(report.tokens),
-              seconds);
+  std::printf("%s.bin: %s in %s from %s of text, %.2f bytes per token, %.1f s\n", prefix.c_str(), counted(report.tokens, "token").c_str(),
+              counted(report.documents, "document").c_str(), metric_text(double(report.bytes), "B").c_str(),
+              double(report.bytes) / double(report.tokens), seconds);
   if (report.learned < report.tokens)
     std::printf("%s_mask.bin: %ld of the tokens (%.1f %%) are targets of the loss\n", prefix.c_str(), long(report.learned),
                 100.0 * double(report.learned) / double(report.tokens));
   if (const JinjaChat* chat = format.conversation ? format.conversation->text.jinja() : nullptr)
     std::printf("%s_mask.bin: targets are %s\n", prefix.c_str(), mask_source(*chat));
-  if (report.labelled > 0) std::printf("%s_labels.bin: %s\n", prefix.c_str(), count_text(report.labelled, "label").c_str());
+  if (report.labelled > 0) std::printf("%s_labels.bin: %s\n", prefix.c_str(), counted(report.labelled, "label").c_str());
   if (report.skipped_lines > 0) std::printf("invalid lines that were skipped: %ld\n", long(report.skipped_lines));
 }
 

@@ -9,6 +9,7 @@
 
 #include "src/base/file_pattern.hpp"
 #include "src/base/json_text.hpp"
+#include "src/base/quantity.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/guard.hpp"
@@ -43,14 +44,14 @@ void train(const TokenizerArguments& a) {
   tokenizer.save(a.tokenizer);
   std::int64_t bytes = 0;
   for (const auto& file : files) bytes += std::int64_t(std::filesystem::file_size(file, error));
-  std::printf("%s: %d tokens, learned from %s\n", a.tokenizer.c_str(), tokenizer.size(), size_text(bytes).c_str());
+  std::printf("%s: %d tokens, learned from %s\n", a.tokenizer.c_str(), tokenizer.size(), metric_text(double(bytes), "B").c_str());
   const std::int64_t asked = options.vocab_size, fitting = suggested_vocabulary(bytes);
   if (tokenizer.size() < asked)
     std::printf("the text has no more pairs that occur %ld times, so the vocabulary stays below --vocab-size %ld\n", long(options.min_frequency),
                 long(asked));
   if (asked > 4 * fitting)
     std::printf("warning: --vocab-size %ld is large for %s: many tokens occur too seldom to be learned; %ld suits this text\n", long(asked),
-                size_text(bytes).c_str(), long(fitting));
+                metric_text(double(bytes), "B").c_str(), long(fitting));
 }
 
 // Calls action(value) with the JSON value of each line of standard input. Exit::data with the line number if a line is

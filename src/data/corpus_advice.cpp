@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "kernels/base/error.hpp"
+#include "src/base/quantity.hpp"
 #include "src/data/dataset.hpp"
 
 namespace gyr {
@@ -20,17 +21,6 @@ constexpr double least_bytes_per_token = 1.2;
 
 }  // namespace
 
-std::string size_text(std::int64_t bytes) {
-  if (bytes < 1000) return fmt::format("{} bytes", bytes);
-  double size = double(bytes) / 1000;
-  const char* unit = "kB";
-  for (const char* larger : {"MB", "GB", "TB"})
-    if (size >= 999.95) size /= 1000, unit = larger;
-  return fmt::format("{:.1f} {}", size, unit);
-}
-
-std::string count_text(std::int64_t count, const std::string& thing) { return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s"); }
-
 std::int64_t suggested_vocabulary(std::int64_t bytes) {
   return std::int64_t(std::bit_floor(std::uint64_t(std::clamp<std::int64_t>(bytes / bytes_per_vocabulary_entry, 512, 32768))));
 }
@@ -40,7 +30,7 @@ std::vector<std::string> corpus_warnings(const BuildReport& report, std::int64_t
   const SequenceRange validation = split_range(default_split, Split::validation, report.documents);
   if (validation.first == validation.last)
     warnings.push_back(
-        fmt::format("{} {} too few for a validation split{}", count_text(report.documents, "document"), report.documents == 1 ? "is" : "are",
+        fmt::format("{} {} too few for a validation split{}", counted(report.documents, "document"), report.documents == 1 ? "is" : "are",
                     plain ? ": --documents page divides a text into documents of 4 KiB, separator at blank lines, and line at each line end"
                           : "; give more examples, or set train.eval_every=0"));
   const double bytes_per_token = double(report.bytes) / double(std::max<std::int64_t>(1, report.tokens));
@@ -60,7 +50,7 @@ std::string suggested_settings(const BuildReport& report) {
   return fmt::format("train.steps={} optimizer.warmup_steps={} train.eval_every={} train.eval_batches={}", steps,
                      std::clamp<std::int64_t>(steps / 20, 1, 2000), std::max<std::int64_t>(1, steps / 5),
                      std::clamp<std::int64_t>(validation, 1, 8)) +
-         fmt::format(" (steps of {} x {} tokens; one epoch is {})", suggested_batch, suggested_length, count_text(epoch, "step"));
+         fmt::format(" (steps of {} x {} tokens; one epoch is {})", suggested_batch, suggested_length, counted(epoch, "step"));
 }
 
 }  // namespace gyr

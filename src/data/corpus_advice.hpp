@@ -10,10 +10,6 @@
 
 namespace gyr {
 
-// Number of bytes in the unit that suits it, as in "31.8 MB"; number of things, as in "1 document" or "3 documents".
-std::string size_text(std::int64_t bytes);
-std::string count_text(std::int64_t count, const std::string& thing);
-
 // Vocabulary size for a tokenizer that is trained on a text of `bytes`: a power of two from 512 to 32768, so that each
 // token occurs often enough to be learned.
 std::int64_t suggested_vocabulary(std::int64_t bytes);

@@ -14,17 +14,6 @@ bool contains(const std::vector<std::string>& lines, const std::string& part) {
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(part) != line.npos; });
 }
 
-TEST(corpus_advice, sizes_have_suitable_units) {
-  EXPECT_EQ(size_text(0), "0 bytes");
-  EXPECT_EQ(size_text(999), "999 bytes");
-  EXPECT_EQ(size_text(1000), "1.0 kB");
-  EXPECT_EQ(size_text(999'960), "1.0 MB");
-  EXPECT_EQ(size_text(31'828'739), "31.8 MB");
-  EXPECT_EQ(size_text(std::int64_t(2.5e12)), "2.5 TB");
-  EXPECT_EQ(count_text(1, "document"), "1 document");
-  EXPECT_EQ(count_text(0, "document"), "0 documents");
-}
-
 TEST(corpus_advice, suggested_vocabulary_grows_with_the_text) {
   EXPECT_EQ(suggested_vocabulary(0), 512);
   EXPECT_EQ(suggested_vocabulary(1'100'000), 512);
