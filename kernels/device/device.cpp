@@ -23,6 +23,7 @@ Device::Launch Device::launch(const char* kernel, double flops, double bytes) {
   work.bytes += double(times_) * bytes;
   const LaunchShape shape{kernel, flops, bytes};
   std::size_t count = 0;
+  if (plans_foreign_gpu()) return Launch(*this, std::size_t(&work - work_.data()), count);  // counted in another dry run
   if (dry_run_ || times_launches) count = launch_counts.place_of(shape), launch_counts.line(count).second.calls += times_;
   overlapped_transfers.launched(shape, times_);
   return Launch(*this, std::size_t(&work - work_.data()), count);

@@ -24,7 +24,7 @@ void gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, Matrix<c
   const GemmExtents e = extents_of(op_a, a, op_b, b, c);
   const double bytes = double(sizeof(T)) * (a.rows * a.columns + b.rows * b.columns) + double(sizeof(S)) * c.rows * c.columns;
   const auto run = dev.launch(kernel, 2.0 * e.m * e.n * e.k, bytes);
-  if (dev.dry_run())
+  if (dev.dry_run() && !dev.plans_foreign_gpu())
     dev.gemm_counts[{kernel, op_a == MatrixOp::transpose, op_b == MatrixOp::transpose, beta != 0, e.m, e.n, e.k, a.stride, b.stride, c.stride,
                      dtype_of<T>(), dtype_of<S>()}] += dev.times();
   const Workspace workspace(dev.scratch, kernel);

@@ -24,17 +24,11 @@ void allocate_gpu_scan(Arena& scratch, const SsdShape&, DType operands, ScanCall
 // Parts of the gradient of keys and values that different blocks add up, in attention_backward.
 void allocate_gpu_attention_backward(Arena& scratch, const AttentionShape&, DType operands);
 
-// Runs a dry run's body(device). If a build for hosts plans for GPUs, the work of its own kernels is counted, but their
-// scratch is replaced by the scratch that allocate() takes.
+// Runs body(device). If a build for hosts plans for GPUs, allocate() takes the scratch instead, and no work is counted.
 template <class Allocate, class Body>
 void planned_for_gpu(Device& dev, const Allocate& allocate, const Body& body) {
-  if (!dev.plans_foreign_gpu()) return body(dev);
-  Device counter(true, 0);
-  counter.library = dev.library, counter.gemm_cache = dev.gemm_cache;
-  body(counter);
-  dev.gemm_cache = counter.gemm_cache;
-  dev.join(counter, 1, 0);
-  allocate(dev.scratch);
+  if (dev.plans_foreign_gpu()) allocate(dev.scratch);
+  else body(dev);
 }
 
 }  // namespace gyr

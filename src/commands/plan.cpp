@@ -30,7 +30,7 @@ void write_page(const std::string& name, const std::string& page) {
   std::printf("%s: open it in a browser\n", name.c_str());
 }
 
-constexpr std::size_t most_placed = 25;  // layouts that --explain ranks at most to find the place of the deck's own
+constexpr std::size_t most_placed = 10;  // layouts that --explain ranks at most to find the place of the deck's own
 
 // Searches for the fastest layout and prints the report. With --html, writes a page with the plan of that layout
 // instead.

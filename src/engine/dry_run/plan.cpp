@@ -68,16 +68,24 @@ RankPlan plan_with_counts(const EngineConfig& config, const Layout& layout, int 
 
 }  // namespace
 
-// A build for hosts that plans for GPUs takes memory from a dry run with the scratch of the CUDA kernels, and counts of
-// work from one with its own kernels: the constants of cluster files are fitted to these counts.
-RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
-  if (backend::on_gpu() || !config.planned_gpu.value_or(false)) return plan_with_counts(config, layout, position, beat, known);
+bool plans_foreign_gpu(const EngineConfig& config) { return !backend::on_gpu() && config.planned_gpu.value_or(false); }
+
+EngineConfig counted_config(const EngineConfig& config) {
   EngineConfig own = config;
-  own.planned_gpu.reset();
-  RankPlan plan = plan_with_counts(own, layout, position, beat, known);
+  if (plans_foreign_gpu(config)) own.planned_gpu.reset();
+  return own;
+}
+
+void take_memory(TaskCounts& counts, const TaskCounts& on_gpu) {
+  for (std::size_t i = 0; i < counts.counts.size(); ++i) counts.counts[i].alive = on_gpu.counts.at(i).alive;
+}
+
+RankPlan plan_rank(const EngineConfig& config, const Layout& layout, int position, const std::function<void()>& beat, KnownGemms* known) {
+  RankPlan plan = plan_with_counts(counted_config(config), layout, position, beat, known);
+  if (!plans_foreign_gpu(config)) return plan;
   RankPlan on_gpu = plan_with_counts(config, layout, position, beat, known);
   plan.capacity = std::move(on_gpu.capacity), plan.memory = std::move(on_gpu.memory);
-  for (std::size_t i = 0; i < plan.tasks.counts.size(); ++i) plan.tasks.counts[i].alive = on_gpu.tasks.counts.at(i).alive;
+  take_memory(plan.tasks, on_gpu.tasks);
   return plan;
 }
 

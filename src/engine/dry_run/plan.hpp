@@ -30,6 +30,13 @@ struct RankPlan {
 // library takes longer than the dry run.
 using KnownGemms = std::shared_ptr<GemmCache>;
 
+// A build for hosts that plans for GPUs needs two dry runs. One has the scratch of the CUDA kernels, gives the memory and
+// counts no work. The other, with the configuration that counted_config() returns, counts the work of this build's own
+// kernels, to which the constants of cluster files are fitted.
+bool plans_foreign_gpu(const EngineConfig&);
+EngineConfig counted_config(const EngineConfig&);
+void take_memory(TaskCounts&, const TaskCounts& on_gpu);  // memory of each task, of the same program
+
 // `beat`, if given, is called at every layer; an exception that it throws ends the plan. `known`: cache passed from one
 // dry run to the next.
 RankPlan plan_rank(const EngineConfig&, const Layout&, int position, const std::function<void()>& beat = {}, KnownGemms* known = nullptr);

@@ -8,6 +8,7 @@
 #include "modules/cost/flops.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/engine/dry_run/dry_step.hpp"
+#include "src/engine/dry_run/plan.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr {
@@ -122,8 +123,9 @@ PartRun PartRuns::joined(const LayoutChoice& c, bool split, const FractionRange&
 }
 
 PartsOfRank PartRuns::counted_on(const EngineConfig& config, const Layout& layout, int position) {
-  DryStep step(config, layout, position, {}, &known_);
-  const TaskCounts counts = step.engine().take_task_counts();
+  DryStep step(counted_config(config), layout, position, {}, &known_);
+  TaskCounts counts = step.engine().take_task_counts();
+  if (plans_foreign_gpu(config)) take_memory(counts, DryStep(config, layout, position, {}, &known_).engine().take_task_counts());
   const Program program = compile(config.schedule, pipeline_shape(layout, 1), 0, step.engine().buckets());
   PartsOfRank rank{layout.coordinate(position, Axis::tensor), layout.coordinate(position, Axis::context), {}};
   rank.parts.resize(std::size_t(config.model.layers()) + 2);
