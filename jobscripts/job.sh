@@ -29,11 +29,15 @@ scheduler() {
   if [ -n "${SLURM_JOB_ID:-}" ]; then echo slurm; elif [ -n "${PBS_JOBID:-}" ]; then echo pbs; else echo none; fi
 }
 
+# Cores that this process may use. nproc would take OMP_NUM_THREADS for it.
+cores_here() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
+
 ranks() {
   case $(scheduler) in
-    slurm) echo "${SLURM_NTASKS:?start the job with --ntasks or --ntasks-per-node}" ;;
+    slurm) [ -n "${SLURM_NTASKS:-}" ] || refuse 64 "SLURM_NTASKS is not set: start the job with --ntasks or --ntasks-per-node"
+      echo "$SLURM_NTASKS" ;;
     pbs) wc -l < "$PBS_NODEFILE" ;;
-    none) echo $(($(nproc) / $1)) ;;
+    none) echo $(($(cores_here) / $1)) ;;
   esac
 }
 
@@ -137,16 +141,30 @@ again() {
   fi
 }
 
+# check_counts RANKS THREADS: exit code 64 unless both are numbers above 0 and, without a scheduler, fit the cores here.
+check_counts() {
+  local what
+  for what in "RANKS $1" "THREADS $2"; do
+    case ${what#* } in '' | *[!0-9]* | 0) refuse 64 "${what% *}=${what#* }: must be a number above 0" ;; esac
+  done
+  [ "$(scheduler)" != none ] || [ "$bind" = none ] || [ -n "${LAUNCHER:-}" ] || [ $(($1 * $2)) -le "$(cores_here)" ] ||
+    refuse 64 "$1 ranks of $2 threads need $(($1 * $2)) cores, but there are $(cores_here); lower RANKS or THREADS, or set BIND=none"
+}
+
 main() {
   local count each words watch code=0
   each=${THREADS:-$(threads)}
-  count=${RANKS:-$(ranks "$each")}
+  check_counts 1 "$each"
+  count=${RANKS:-}
+  [ -n "$count" ] || count=$(ranks "$each")
+  check_counts "$count" "$each"
   words=$(launcher "$count" "$each")
   export OMP_NUM_THREADS=$each
   # A rank is bound to its cores, and each of its threads to one of them.
   [ "$each" = 1 ] || [ "$bind" != rank ] || export OMP_PLACES=${OMP_PLACES:-cores} OMP_PROC_BIND=${OMP_PROC_BIND:-close}
   local -a start changes=()
   read -r -a start <<< "$words"
+  command -v "${start[0]}" > /dev/null || refuse 69 "the launcher ${start[0]} is missing; set LAUNCHER to one, or load its module in the site file"
   [ "$bind" = gpu ] && start+=("$here/rank_gpu.sh")
   say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks of $each threads, ${start[*]}"
   verified "${start[@]}" "$gyrfalcon" verify "$@"

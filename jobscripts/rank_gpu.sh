@@ -3,7 +3,7 @@
 # Runs a command with one visible GPU: the one whose index is this rank's local rank on its node. If the launcher already
 # binds one device (srun --gpus-per-task with --gpu-bind), that device is kept. The command is bound to the job's cores that
 # are close to the GPU. MPI uses the network adapter close to it (UCX_NET_DEVICES, unless it is set); NCCL finds its own.
-# Exit code 69 if a node has fewer devices than ranks.
+# Exit code 69 if CUDA_VISIBLE_DEVICES lists fewer devices than the node has ranks.
 #   SYS   root of the kernel's device information (/sys)
 rank=${SLURM_LOCALID:-${MPI_LOCALRANKID:-${PALS_LOCAL_RANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-0}}}}
 case ${CUDA_VISIBLE_DEVICES:-} in

@@ -22,6 +22,11 @@ done
 read_site
 if grep -q '^export BIND=gpu' "$script"; then find_program gpu; else find_program "${BIND:-rank}"; fi
 check_deck "$@"
+for word in "${@:2}"; do
+  case $word in
+    -*) refuse 64 "$word: options of sbatch and qsub stand before the script, and keys of the deck are written section.key=value" ;;
+  esac
+done
 export GYRFALCON_JOBSCRIPTS=$here
 options=(${SUBMIT[@]+"${SUBMIT[@]}"} "${options[@]}")
 

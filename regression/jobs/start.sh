@@ -122,4 +122,25 @@ submit 64 slurm-gpu.sh
 [ ! -e "$folder/sbatch" ] || failed "a job without a deck was submitted"
 (cd "$data" && env -i PATH="$PATH" HOME="$folder/home" "$folder/clone/jobscripts/submit.sh" slurm-gpu.sh my.yaml) > "$folder/said" 2>&1 && failed "a missing program was accepted"
 said 'make cuda'
+submit 64 slurm-cpu.sh my.yaml --nodes=64
+said '--nodes=64: options of sbatch and qsub stand before the script'
 echo "== submit.sh"
+
+# alone CODE VARIABLE=value...: job.sh without a scheduler.
+alone() {
+  local code=0
+  rm -f "$folder"/{launched,program}
+  (cd "$data" && env -i PATH="$folder/bin:$PATH" HOME="$folder/home" GYRFALCON="$folder/bin/program" "${@:2}" "$scripts/job.sh" my.yaml) \
+    > "$folder/said" 2>&1 || code=$?
+  [ "$code" = "$1" ] || failed "job.sh with ${*:2} returned $code instead of $1" "$folder/said"
+}
+cores=$(env -u OMP_NUM_THREADS nproc)
+alone 0 LAUNCHER=launch OMP_NUM_THREADS=1
+said ": $cores ranks of 1 threads"
+alone 64 LAUNCHER=launch RANKS=abc; said 'RANKS=abc: must be a number above 0'; not_launched
+alone 64 LAUNCHER=launch THREADS=0; said 'THREADS=0: must be'; not_launched
+alone 64 RANKS=2 THREADS=$((cores + 1)); said "1 ranks of $((cores + 1)) threads need $((cores + 1)) cores, but there are $cores"; not_launched
+alone 64 RANKS=$((cores + 1)); said "$((cores + 1)) ranks of 1 threads need"; not_launched
+alone 64 SLURM_JOB_ID=7 LAUNCHER=launch; said 'SLURM_NTASKS is not set'; not_launched
+alone 69 LAUNCHER=/no/launcher; said 'the launcher /no/launcher is missing'; not_launched
+echo "== ranks and threads"
