@@ -159,7 +159,7 @@ TEST(classes, validation_accuracy_and_f1_agree_on_any_grid) {
       const int ranks = grid.size() == 3 ? 4 : grid.empty() ? 0 : 2;
       const Result r = run(Material::get().train(folder.path(), words), {.ranks = ranks});
       ASSERT_EQ(r.code, 0) << r.out << r.err;
-      EXPECT_NE(r.out.find("| macro F1: "), std::string::npos) << r.out;
+      EXPECT_NE(r.out.find(", macro F1 "), std::string::npos) << r.out;
       const auto found = metrics(folder.path(), "validation");
       ASSERT_EQ(found.size(), 2u);
       if (single_rank.empty()) single_rank = found;

@@ -132,7 +132,7 @@ TEST(commands, help_names_every_option) {
 TEST(commands, keys_lists_every_key_of_the_deck) {
   const auto keys = keys_of_deck(contents(material().output() / "deck.yaml"));
   EXPECT_GT(keys.size(), 70u);
-  const Result all = run({"keys"});
+  const Result all = run({"keys"}, {.env = {{"COLUMNS", "120"}}});
   EXPECT_EQ(all.code, 0) << all.err;
   const auto listed = keys_of_help(all.out);
   for (const std::string& key : keys) EXPECT_TRUE(listed.contains(key)) << "gyrfalcon keys does not list " << key;

@@ -33,16 +33,16 @@ Words words_of_job(const std::string& script, const Words& overrides) {
   std::string changes;
   for (const std::string& word : overrides) changes += " " + word;
   std::map<std::string, std::string> env{{"LAUNCHER", recorder(folder)}, {"GYRFALCON", program()}, {"RANKS", "2"}, {"THREADS", "1"}};
-  if (pbs) env.insert({{"PBS_JOBID", "1.x"}, {"PBS_O_WORKDIR", GYR_SOURCE_DIR}, {"DECK", "some.yaml"}, {"CHANGES", changes}});
+  if (pbs) env.insert({{"PBS_JOBID", "1.x"}, {"PBS_O_WORKDIR", GYR_SOURCE_DIR}, {"DECK", "input/demo.yaml"}, {"CHANGES", changes}});
   else env.insert({{"SLURM_JOB_ID", "1"}, {"SLURM_SUBMIT_DIR", GYR_SOURCE_DIR}});
   Words command{"/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/" + script};
-  if (!pbs) command.push_back("some.yaml"), command.insert(command.end(), overrides.begin(), overrides.end());
+  if (!pbs) command.push_back("input/demo.yaml"), command.insert(command.end(), overrides.begin(), overrides.end());
   const Result r = execute(command, {.env = env});
   EXPECT_EQ(r.code, 0) << script << output_of(r);
   Words words = lines_of(contents(folder / "words"));
   const auto train = std::find(words.begin(), words.end(), "train");
   if (words.end() - train < 3) return {"no train DECK among the words"};
-  EXPECT_EQ(*(train + 1), "some.yaml");
+  EXPECT_EQ(*(train + 1), "input/demo.yaml");
   return {train + 2, words.end()};
 }
 

@@ -30,7 +30,7 @@ const Words ordered{"train.mlm.sentence_order=true"};
 TEST(sentence_order, sentence_order_loss_is_logged_resume_bitwise_equal) {
   const Folder folder;
   const Words steps = with(ordered, {"train.steps=20", "checkpoint.every=10", "optimizer.decay_steps=20", "parallel.pipeline=2",
-                                     "train.eval_every=20", "train.eval_batches=2"});
+                                     "log.format=megatron", "train.eval_every=20", "train.eval_batches=2"});
   const Result full = train(folder / "whole", steps, 2);
   ASSERT_EQ(full.code, 0) << full.out << full.err;
   EXPECT_NE(full.out.find("sop loss: "), std::string::npos) << full.out;

@@ -63,7 +63,7 @@ TEST(trace, trace_show_summarises_the_files_of_a_run) {
     r = run({"trace", "show", from});
     EXPECT_EQ(r.code, 0) << output_of(r);
     EXPECT_TRUE(r.err.empty()) << r.err;
-    for (const char* word : {"of 2 ranks", "busy s", "wait data s", "bubble s", "rest s", "hidden s", "forward", "backward"})
+    for (const char* word : {"of 2 ranks", "busy ", "wait data ", "rest ", "hidden ", "forward", "backward"})
       EXPECT_NE(r.out.find(word), std::string::npos) << word << "\n" << r.out;
     EXPECT_NE(r.out.find(from.extension() == ".json" ? "step 3 of" : "steps 2, 3, 4 of"), std::string::npos) << "default steps\n" << r.out;
   }
