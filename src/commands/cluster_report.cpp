@@ -85,7 +85,11 @@ std::string error_bar(const Cluster& cluster) {
 
 std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) {
   const Cluster::Errors& e = cluster.errors;
-  if (e.largest() == 0) return "none: predictions from these values have not been compared with measured steps";
+  if (e.largest() == 0) {
+    const bool at_peak = cluster.fit.gemms == 1 && cluster.fit.fused == 1 && cluster.fit.memory == 1;
+    return std::string("none: predictions from these values have not been compared with measured steps") +
+           (at_peak ? ", and assume that every kernel reaches the peak of the device: the cluster file has no section fit" : "");
+  }
   const auto judged = [](double error, const std::string& steps, const char* without) {
     return error > 0 ? fmt::format("{:.1f} % on {}", 100 * error, steps) : fmt::format("not judged on {}", without);
   };
@@ -93,6 +97,8 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
       fmt::format("{:.1f} %, the largest mean error by kind of evidence: {}; {}", 100 * e.largest(),
                   judged(e.published, e.published_steps, "published steps"), judged(e.measured, e.measured_steps, "steps of this program"));
   if (ranks > 1) text += "; not judged on several GPUs with this program";
+  if (constexpr Index longest = 8192; run.train.seq_length > longest)
+    text += fmt::format("; not judged on sequences of more than {} tokens, where attention takes most of the time", longest);
   if (all_layers(run.model).find_first_not_of("*-W") != std::string::npos) text += "; this model has layers that a dense transformer does not have";
   return text;
 }
@@ -132,7 +138,8 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   exposed("model-parallel comm", p.transfers, "exposed tensor / context / expert communication");
   exposed("host copies", p.copies, "exposed copies to and from host memory");
   exposed("data-parallel comm", p.buckets, "exposed data-parallel communication");
-  exposed("bubble", bubble(p), "pipeline bubble and exposed send / receive");
+  if (layout.size(Axis::pipeline) > 1) exposed("bubble", bubble(p), "pipeline bubble, exposed send / receive, fixed cost per step");
+  else exposed("fixed cost", bubble(p), "cost per step of the cluster file (fit.step)");
   facts.emplace_back("training", training_text(tokens, rate, layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));

@@ -106,7 +106,7 @@ void add_plan(Command& app, Action& action) {
   Command* command = app.add_command("plan", "Print memory, FLOPs and communication of a run without running it (train --dry-run)");
   add_deck(*command, *a);
   describe_deck(*command);
-  command->add_option("--ranks", a->ranks, "Number of ranks of the run; default: that of the deck's grid")->between(1, double(most_ranks));
+  command->add_option("-n,--ranks", a->ranks, "Number of ranks of the run; default: that of the deck's grid")->between(1, double(most_ranks));
   Option* cluster =
       command->add_option("--cluster", a->cluster, "Cluster description (from input/clusters/ or gyrfalcon probe): also predict step time");
   command->add_option("--profile", a->profile, "Kernel times on that cluster, measured by gyrfalcon profile DECK --out FILE")->needs(cluster);

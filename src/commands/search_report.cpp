@@ -166,12 +166,11 @@ std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster
   if (micros_of(run, best) == 1)
     text += fmt::format(
         "The fastest layout has one micro-batch per data-parallel rank: train.global_batch_size = {} is {} data-parallel ranks x micro-batches of "
-        "{}. "
-        "More data-parallel ranks need a larger batch.\n",
-        run.largest_batch(), best.data, best.micro_batch_size);
+        "{}.{}\n",
+        run.largest_batch(), best.data, best.micro_batch_size, best.data < ranks ? " More data-parallel ranks need a larger batch." : "");
   if (cluster.device.reserve > 0)
-    text += fmt::format("Reserve: {:g} GiB of each device remain free for CUDA context, NCCL and cuBLAS; {:.0f} layouts leave less\n",
-                        cluster.device.reserve / double(1 << 30), result.by_reserve);
+    text += fmt::format("Reserve: {:g} GiB of each device remain free for CUDA context, NCCL and cuBLAS; {} less\n",
+                        cluster.device.reserve / double(1 << 30), counted(Index(result.by_reserve), "layout leaves", "layouts leave"));
   const RunConfig first = with(on_cluster(run, cluster, ranks), best);
   return text + fmt::format("Error bar: {}\nSave of a checkpoint: {}\n", error_text(run, ranks, cluster),
                             save_text(first, layout_of(first, ranks), cluster));
@@ -183,13 +182,13 @@ std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, 
   const auto row = [&](const std::string& name, const FoundLayout& f) {
     const double rate = double(run.largest_batch() * run.train.seq_length) / f.prediction.seconds;
     const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-    table.row({name, fmt::format("{:.6g}", rate), fmt::format("{:.4g}", cost.seconds / 86400),
+    table.row({name, fmt::format("{:.0f}", rate), fmt::format("{:.4g}", cost.seconds / 86400),
                cost.joules > 0 ? fmt::format("{:.4g}", cost.joules / 3.6e9) : "unknown"});
   };
   for (std::size_t i = 0; i < result.best.size(); ++i) row(fmt::format("{}", i + 1), result.best[i]);
   if (result.own && result.own->found) row("deck", *result.own->found);
-  return fmt::format("\nTraining of {:.4g} tokens{}: days at this rate, and energy of the devices (device.watts x devices x time)\n{}", tokens,
-                     error_bar(cluster), table.str());
+  return fmt::format("\nTraining of {}{}: days at this rate, and energy of the devices (device.watts x devices x time)\n{}",
+                     metric_text(tokens, " tokens"), error_bar(cluster), table.str());
 }
 
 }  // namespace
