@@ -412,6 +412,17 @@ TEST(commands, existing_tokenizer_stays_without_overwrite) {
   EXPECT_NE(contents(file), before);
 }
 
+TEST(commands, text_in_place_of_the_tokenizer_is_kept) {
+  const Folder folder;
+  const fs::path text = folder / "my.txt", tokenizer = folder / "t.json";
+  put_contents(text, contents(material().text()));
+  ASSERT_EQ(run({"tokenizer", "train", tokenizer, text, "--vocab-size", "280"}).code, 0);
+  const Result swapped = run({"tokenizer", "train", text, tokenizer, "--vocab-size", "280", "--overwrite"});
+  EXPECT_EQ(swapped.code, int(Exit::usage)) << swapped.out << swapped.err;
+  EXPECT_NE(swapped.err.find("my.txt: exists and is not a tokenizer; write the tokenizer first"), std::string::npos) << swapped.err;
+  EXPECT_EQ(contents(text), contents(material().text()));
+}
+
 TEST(commands, existing_output_has_one_exit_code) {
   const Folder folder;
   const fs::path trained = material().trained(), hf = folder / "hf", file = folder / "m.gguf", tokenizer = folder / "t.json", prefix = folder / "p";

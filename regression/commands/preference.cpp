@@ -146,7 +146,7 @@ TEST(preference, validation_accuracy_and_margin_agree_on_any_grid) {
     more.insert(more.end(), grid.begin(), grid.end());
     const Result r = run(material().learning(folder.path(), more), {.ranks = grid.empty() ? 0 : 2});
     ASSERT_EQ(r.code, 0) << r.out << r.err;
-    EXPECT_NE(r.out.find("| margin: "), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find(", margin "), std::string::npos) << r.out;
     const auto found = metrics(folder.path(), "validation");
     ASSERT_EQ(found.size(), 2u);
     if (single_rank.empty()) {

@@ -245,14 +245,14 @@ TEST(survive, slurm_script_requeues_only_on_exit_code_75) {
       fs::permissions(folder / name, fs::perms::owner_all);
     };
     program("srun", fmt::format("echo \"$@\" > {}; echo {}; exit {}", (folder / "started").string(), c.last_line, c.srun));
-    program("scontrol", "echo \"$@\" > " + (folder / "requeued").string());
+    program("scontrol", "[ \"$1\" != requeue ] || echo \"$@\" >> " + (folder / "requeued").string());
     const Result r = execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
                               std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash",
-                              std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "deck.yaml", "train.steps=5"});
+                              std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "input/demo.yaml", "train.steps=5"});
     EXPECT_EQ(r.code, c.script) << output_of(r);
     const std::string started = contents(folder / "started");
     EXPECT_NE(started.find("-K1"), std::string::npos) << started;
-    EXPECT_NE(started.find("train deck.yaml train.steps=5 --resume"), std::string::npos) << started;
+    EXPECT_NE(started.find("train input/demo.yaml train.steps=5 --resume"), std::string::npos) << started;
     EXPECT_EQ(contents(folder / "requeued"), c.requeued ? "requeue 17\n" : "");
   }
 }
@@ -265,7 +265,7 @@ TEST(survive, cancelled_slurm_job_is_not_requeued) {
     fs::permissions(folder / name, fs::perms::owner_all);
   };
   program("srun", "trap 'exit 75' USR1; echo ready > " + (folder / "started").string() + "; for i in {1..100}; do sleep 0.1; done; exit 3");
-  program("scontrol", "echo \"$@\" > " + (folder / "requeued").string());
+  program("scontrol", "[ \"$1\" != requeue ] || echo \"$@\" >> " + (folder / "requeued").string());
   bool sent = false;
   const auto cancel = [&](int pid, const fs::path&) {
     if (!sent && contents(folder / "started") == "ready\n") sent = kill(pid, SIGTERM) == 0;

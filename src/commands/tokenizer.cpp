@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "src/base/file_pattern.hpp"
+#include "src/base/input_file.hpp"
 #include "src/base/json_text.hpp"
 #include "src/base/quantity.hpp"
 #include "src/commands/command.hpp"
@@ -32,8 +33,19 @@ struct TokenizerArguments {
 
 std::string all_input() { return {std::istreambuf_iterator<char>(std::cin), {}}; }
 
+// True for a file in the form of Hugging Face's tokenizer.json, by its first keys.
+bool holds_tokenizer(const std::filesystem::path& path) {
+  std::string start(1 << 16, ' ');
+  start.resize(InputFile(path).read(0, start.data(), start.size()));
+  return start.starts_with('{') && start.find("\"added_tokens\"") != std::string::npos;
+}
+
 void train(const TokenizerArguments& a) {
   std::error_code error;
+  // A text in the place of the tokenizer must not be lost.
+  require(!std::filesystem::is_regular_file(a.tokenizer, error) || holds_tokenizer(a.tokenizer), Exit::usage,
+          "{}: exists and is not a tokenizer; write the tokenizer first and the texts after it: gyrfalcon tokenizer train TOKENIZER TEXT...",
+          a.tokenizer);
   require(a.overwrite || !std::filesystem::exists(a.tokenizer, error), Exit::usage,
           "{}: exists; choose another name, or give --overwrite to replace it", a.tokenizer);
   TrainerOptions options = a.options;
