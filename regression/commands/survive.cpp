@@ -270,10 +270,10 @@ TEST(survive, cancelled_slurm_job_is_not_requeued) {
   const auto cancel = [&](int pid, const fs::path&) {
     if (!sent && contents(folder / "started") == "ready\n") sent = kill(pid, SIGTERM) == 0;
   };
-  const Result r =
-      execute({"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
-               std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "deck.yaml"},
-              {.meanwhile = cancel});
+  const Result r = execute(
+      {"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
+       std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "input/demo.yaml"},
+      {.meanwhile = cancel});
   EXPECT_EQ(r.code, 75) << output_of(r);
   EXPECT_NE(r.out.find("not queued again"), std::string::npos) << output_of(r);
   EXPECT_FALSE(fs::exists(folder / "requeued"));
