@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 set_target_properties(gyrfalcon PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # for libraries outside the system folders
 install(TARGETS gyrfalcon)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/input/ DESTINATION share/gyrfalcon/input)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md DESTINATION share/doc/gyrfalcon)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/src/changes.md DESTINATION share/doc/gyrfalcon)
 install(FILES ${PROJECT_SOURCE_DIR}/jobscripts/demo.svg DESTINATION share/doc/gyrfalcon/jobscripts)  # image in README.md
 set(jobscripts job launcher pbs-cpu pbs-gpu pbs-gpu8 rank_gpu slurm-array slurm-cpu slurm-gpu slurm-gpu8 submit)
 list(TRANSFORM jobscripts REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/jobscripts/\\1.sh")

@@ -14,7 +14,7 @@ build=$(cd "${1:?usage: regression/readme.sh BUILD [whole]}" && pwd) form=${2:-s
 source=$(cd "$(dirname "$0")/.." && pwd)
 pages=(README.md input/own-text.md src/README.md src/planner/README.md src/huggingface/README.md modules/README.md
        kernels/README.md kernels/cuda/README.md jobscripts/README.md input/README.md input/clusters/README.md
-       src/files.md src/environment.md regression/README.md regression/bench/README.md)
+       src/files.md src/environment.md src/changes.md regression/README.md regression/bench/README.md)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset MAKEFLAGS MFLAGS MAKELEVEL NP DATA ARGS BUILD PRESET PREFIX  # set by a make that runs this script

@@ -16,6 +16,7 @@
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/catalogue.hpp"
+#include "src/checkpoint/checkpoint.hpp"
 #include "src/config/mixer_split.hpp"
 #include "src/engine/config/activation_choice.hpp"
 #include "src/engine/dry_run/plan.hpp"
@@ -283,9 +284,7 @@ std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan, const std:
 }
 
 double checkpoint_bytes(const RunConfig& run, const Layout& layout) {
-  Index bytes = 0;
-  for (const PlacedTensor& t : tensors_of(run, layout)) bytes += t.weight.size() * size_of(t.dtype);
-  return double(bytes);
+  return double(checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer.trained()));
 }
 
 Facts plan_facts(const RunPlan& plan) {

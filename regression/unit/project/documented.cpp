@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pages that list names are complete and contain nothing else: environment variables (src/environment.md), fields of
-// heartbeats (src/files.md) and keys of cluster files (input/clusters/README.md). CHANGELOG.md has this version.
+// heartbeats (src/files.md) and keys of cluster files (input/clusters/README.md). src/changes.md has this version.
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -140,7 +140,7 @@ TEST(documented, every_cluster_key_is_on_the_page) {
 
 TEST(documented, changelog_begins_with_this_version) {
   std::smatch version, newest;
-  const std::string cmake = contents(root / "CMakeLists.txt"), changes = contents(root / "CHANGELOG.md");
+  const std::string cmake = contents(root / "CMakeLists.txt"), changes = contents(root / "src/changes.md");
   ASSERT_TRUE(std::regex_search(cmake, version, std::regex("project\\(gyrfalcon VERSION ([0-9.]+)")));
   ASSERT_TRUE(std::regex_search(changes, newest, std::regex("\n## ([0-9.]+)")));
   EXPECT_EQ(newest[1], version[1]);
