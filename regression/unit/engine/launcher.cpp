@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "regression/support/folder.hpp"
 #include "regression/support/testing.hpp"
 
 namespace gyr::testing::launcher_suite {
