@@ -71,8 +71,12 @@ class Reader {
   void forget() { state_.emplace(Arena(Memory::activations, Index(1) << 22), sequences_, capacity_); }
   // Logits of every new token of every sequence, (sequences * seq_length, vocab_size).
   std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, Index past) {
+    return read(tokens, std::vector<Index>(std::size_t(sequences_), past));
+  }
+  // The same with the number of tokens that each sequence has already.
+  std::vector<std::vector<Acc<T>>> read(const std::vector<Token>& tokens, const std::vector<Index>& past) {
     const Index seq_length = Index(tokens.size()) / sequences_;
-    stage_.begin(device_, {sequences_, seq_length, 0, std::vector<Index>(sequences_, past)}, tokens);
+    stage_.begin(device_, {sequences_, seq_length, 0, past}, tokens);
     stage_.forward(device_, *state_);
     const auto logits = stage_.logits(device_, Stage::Rows::all).as<Acc<T>>();
     std::vector<std::vector<Acc<T>>> rows;
@@ -183,11 +187,14 @@ void expect_decoding_matches_prefill(const Case& c, double tolerance) {
   };
   reader.forget();
   for (Index t = 0; t < c.seq_length; ++t) expect_rows(t, 1, "token by token");
-  for (const Index k : {Index(1), Index(2), c.seq_length / 2, c.seq_length - 1}) {
-    reader.forget();
-    expect_rows(0, k, "prompt");
-    expect_rows(k, c.seq_length - k, "several tokens after a prompt");
-  }
+  for (const Index k : {Index(1), Index(2), c.seq_length / 2, c.seq_length - 1})
+    for (const Index second : {Index(1), Index(2), (c.seq_length - k) / 2, c.seq_length - k}) {
+      if (second < 1 || k + second > c.seq_length) continue;
+      reader.forget();
+      expect_rows(0, k, "prompt");
+      expect_rows(k, second, "several tokens after a prompt");
+      if (k + second < c.seq_length) expect_rows(k + second, c.seq_length - k - second, "several tokens after several tokens");
+    }
 }
 
 TEST_P(model, incremental_decoding_matches_full_prefill_in_fp64) { expect_decoding_matches_prefill<double>(c, 1e-12); }
@@ -204,6 +211,32 @@ TEST(model, windowed_incremental_decoding_matches_full_prefill) {
       expect_decoding_matches_prefill<double>(c, 1e-12);
       expect_decoding_matches_prefill<float>(c, 1e-5);
     }
+}
+
+// The sequences of a batch may be continued from different lengths, by several tokens each. A layer of full attention
+// may read its last tokens again.
+TEST(model, sequences_of_different_lengths_continue_together) {
+  Case c = named("T2");
+  c.model.pattern = "*-*";
+  ASSERT_GE(c.batch, 2);
+  Reader<double> reader(c.model, c.batch, c.seq_length);
+  const std::vector<Token> tokens = micro_batch(0, c.batch, c.seq_length, c.model.vocab_size).tokens;
+  const auto full = reader.read(tokens, 0);
+  for (const Index count : {1, 2, 5}) {
+    std::vector<Index> past;
+    std::vector<Token> part;
+    for (Index b = 0; b < c.batch; ++b) {
+      past.push_back(c.seq_length - count - b);
+      part.insert(part.end(), tokens.begin() + b * c.seq_length + past.back(), tokens.begin() + b * c.seq_length + past.back() + count);
+    }
+    reader.forget();
+    reader.read(tokens, 0);
+    const auto rows = reader.read(part, past);
+    for (Index b = 0; b < c.batch; ++b)
+      for (Index t = 0; t < count; ++t)
+        for (Index v = 0; v < c.model.vocab_size; ++v)
+          EXPECT_NEAR(rows[b * count + t][v], full[b * c.seq_length + past[b] + t][v], 1e-12) << "sequence " << b << ", token " << t;
+  }
 }
 
 // A token changes exactly the logits of the tokens whose window contains it. All other logits keep their bits.
