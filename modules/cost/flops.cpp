@@ -32,7 +32,9 @@ Index parameter_count(const ModelConfig& c) {
 namespace {
 
 // True if the layer's attention has a causal mask, so that it covers half of all keys.
-bool has_causal_mask(const ModelConfig& c, Index layer) { return config_of_layer(c, layer).attention.causal && c.pattern[layer] != 'X'; }
+bool has_causal_mask(const ModelConfig& c, Index layer) {
+  return config_of_layer(c, layer).attention.causal && layer_type(c.pattern[layer]).traits.attention != AttentionKind::cross;
+}
 
 // Flops of the layers that belong to the head (multi-token prediction).
 LayerFlops head_layer_flops(const ModelConfig& c, const TextLengths& n) {

@@ -360,6 +360,8 @@ ModelConfig with_window(ModelConfig m) {
   return m;
 }
 
+HeadCounts attention_heads(const ModelConfig& m) { return {m.attention.num_heads, m.attention.num_kv_heads}; }
+
 LayerFlops attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const double T = double(lengths.text), w = double(m.attention.window);
   const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // average number of visible keys per query

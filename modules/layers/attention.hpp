@@ -82,6 +82,7 @@ struct HeadRuns {
 HeadRuns head_runs(const AttentionConfig&);
 OperatorChain attention_operators(const ModelConfig&, const std::string& name);
 LayerFlops attention_flops(const ModelConfig&, const TextLengths&);
+HeadCounts attention_heads(const ModelConfig&);
 
 void read_rope_scaling(Section&, RopeScaling&);
 void read_attention(Section&, ModelConfig&);

@@ -40,11 +40,19 @@ class EncoderEnd final : public Layer {
 
 LayerFlops no_flops(const ModelConfig&, const TextLengths&) { return {}; }
 
+ModelChains end_chains(const ModelConfig& c, const std::string& name) {
+  ModelChains chains = relative_bias_chains(c, name + ".relative_bias");
+  chains.push_back({"source", {norm_operator(c, name + ".norm")}, {}, {}, true});
+  return chains;
+}
+
 const Registered registered_encoder_end({encoder_end,
                                          "encoder_end",
                                          "end of the encoder; layers before it are the encoder, layers after it the decoder",
                                          make_layer<EncoderEnd>,
                                          no_flops,
+                                         end_chains,
+                                         {},
                                          {}});
 
 }  // namespace

@@ -47,12 +47,22 @@ class HybridLayer final : public Layer {
   std::optional<Residual<T>> feed_forward_;
 };
 
+LayerFlops hybrid_flops(const ModelConfig& c, const TextLengths& n) { return attention_flops(c, n) + mamba_flops(c, n) + mlp_flops(c, n); }
+
+ModelChains hybrid_chains(const ModelConfig& c, const std::string& name) {
+  return {residual_chain(c, "mixers", name + ".input_layernorm", name + ".post_layernorm",
+                         {mamba_operators(c, name + ".mamba"), attention_operators(c, name + ".self_attn")}),
+          residual_chain(c, "feed forward", name + ".pre_ff_layernorm", name + ".post_ff_layernorm", {mlp_operators(c, name + ".feed_forward")})};
+}
+
 const Registered hybrid({'P',
                          "hybrid",
                          "attention and Mamba-2 in parallel, then an MLP (Falcon-H1)",
                          make_layer<HybridLayer>,
-                         [](const ModelConfig& c, const TextLengths& n) { return attention_flops(c, n) + mamba_flops(c, n) + mlp_flops(c, n); },
-                         {attention_section, mamba_section, mlp_section}});
+                         hybrid_flops,
+                         hybrid_chains,
+                         {attention_section, mamba_section, mlp_section},
+                         {.attention = AttentionKind::full, .heads = attention_heads, .ssm = true, .same_launches = true, .without_mixers = '-'}});
 
 }  // namespace
 }  // namespace gyr

@@ -98,6 +98,15 @@ void read_mlp(Section& s, ModelConfig& m) {
   c.down_multiplier = s.get("down_multiplier", c.down_multiplier, "factor on the output (mlp_multipliers, second)");
 }
 
+OperatorChain mlp_operators(const ModelConfig& m, const std::string& name) {
+  const MlpConfig& c = m.mlp;
+  const Run inner = inner_channels(c);
+  const Channels stream = undivided(m.hidden_size), read = by_units(c.gated ? std::vector{inner, inner} : std::vector{inner});
+  const std::vector<std::string> up = c.gated ? std::vector{name + ".gate_proj", name + ".up_proj"} : std::vector{name + ".up_proj"};
+  return {gemm_operator(c.gated ? "gate and up" : "up", stream, read, up, c.bias), over_units("activation", read, by_units({inner})),
+          gemm_operator("down", by_units({inner}), stream, {name + ".down_proj"}, c.bias)};
+}
+
 LayerFlops mlp_flops(const ModelConfig& m, const TextLengths&) {
   LayerFlops f;
   f.gemms = (m.mlp.gated ? 6.0 : 4.0) * double(m.hidden_size) * double(m.mlp.intermediate_size);

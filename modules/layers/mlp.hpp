@@ -37,6 +37,7 @@ inline const std::vector<std::string> activation_words{"silu", "gelu", "gelu_tan
 
 // Run of inner channels (weight.hpp) that the tensor-parallel ranks shard.
 inline Run inner_channels(const MlpConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "mlp.intermediate_size"}; }
+OperatorChain mlp_operators(const ModelConfig&, const std::string& name);
 LayerFlops mlp_flops(const ModelConfig&, const TextLengths&);
 
 void read_mlp(Section&, ModelConfig&);

@@ -70,16 +70,91 @@ struct ParallelLayer final : SingleLayer<T, Attention> {
 LayerFlops window_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(with_window(m), n); }
 LayerFlops parallel_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(m, n) + mlp_flops(m, n); }
 
-const Registered mamba({'M', "mamba", "Mamba-2", make_layer<MambaLayer>, mamba_flops, {mamba_section}});
-const Registered attention({'*', "attention", "self-attention", make_layer<AttentionLayer>, attention_flops, {attention_section}});
-const Registered cross(
-    {'X', "cross", "cross-attention to the encoder output", make_layer<CrossAttentionLayer>, cross_attention_flops, {attention_section}});
-const Registered window({'W', "window", "sliding-window attention", make_layer<WindowLayer>, window_flops, {attention_section, window_section}});
-const Registered latent({'L', "latent", "multi-head latent attention (MLA)", make_layer<LatentLayer>, latent_attention_flops, {latent_section}});
-const Registered mlp({'-', "mlp", "MLP", make_layer<MlpLayer>, mlp_flops, {mlp_section}});
-const Registered parallel(
-    {'B', "parallel", "attention and MLP in parallel", make_layer<ParallelLayer>, parallel_flops, {attention_section, mlp_section}});
-const Registered experts({'E', "experts", "mixture of experts (MoE)", make_layer<ExpertsLayer>, experts_flops, {moe_section}});
+// Chains of a layer whose only residual block has one branch.
+template <OperatorChain (*operators)(const ModelConfig&, const std::string&), const char* branch>
+ModelChains chains_of(const ModelConfig& c, const std::string& name) {
+  return {single_chain(c, name, {operators(c, name + branch)})};
+}
+constexpr char mamba_name[] = ".mamba", attention_name[] = ".self_attn", mlp_name[] = ".feed_forward";
+
+ModelChains cross_chains(const ModelConfig& c, const std::string& name) {
+  return {single_chain(c, name, {cross_attention_operators(c, name + ".cross_attn")}),
+          {"source", source_operators(c, name + ".cross_attn"), {}, {TensorState::units, TensorState::shared}, true}};
+}
+ModelChains parallel_chains(const ModelConfig& c, const std::string& name) {
+  return {single_chain(c, name, {attention_operators(c, name + attention_name), mlp_operators(c, name + mlp_name)})};
+}
+ModelChains experts_chains(const ModelConfig& c, const std::string& name) {
+  std::vector<OperatorChain> branches{experts_operators(c, name + mlp_name)};
+  if (c.moe.shared_intermediate_size > 0) branches.push_back(mlp_operators(with_shared_expert(c), name + mlp_name + ".shared_experts"));
+  return {single_chain(c, name, std::move(branches))};
+}
+HeadCounts latent_heads(const ModelConfig& m) { return {m.latent.num_heads, m.latent.num_heads}; }
+
+const Registered mamba({'M',
+                        "mamba",
+                        "Mamba-2",
+                        make_layer<MambaLayer>,
+                        mamba_flops,
+                        chains_of<mamba_operators, mamba_name>,
+                        {mamba_section},
+                        {.ssm = true, .same_launches = true}});
+const Registered attention({'*',
+                            "attention",
+                            "self-attention",
+                            make_layer<AttentionLayer>,
+                            attention_flops,
+                            chains_of<attention_operators, attention_name>,
+                            {attention_section},
+                            {.attention = AttentionKind::full, .heads = attention_heads, .in_encoder = true, .same_launches = true}});
+const Registered cross({'X',
+                        "cross",
+                        "cross-attention to the encoder output",
+                        make_layer<CrossAttentionLayer>,
+                        cross_attention_flops,
+                        cross_chains,
+                        {attention_section},
+                        {.attention = AttentionKind::cross}});
+const Registered window({'W',
+                         "window",
+                         "sliding-window attention",
+                         make_layer<WindowLayer>,
+                         window_flops,
+                         chains_of<attention_operators, attention_name>,
+                         {attention_section, window_section},
+                         {.attention = AttentionKind::window, .heads = attention_heads, .same_launches = true}});
+const Registered latent({'L',
+                         "latent",
+                         "multi-head latent attention (MLA)",
+                         make_layer<LatentLayer>,
+                         latent_attention_flops,
+                         chains_of<latent_attention_operators, attention_name>,
+                         {latent_section},
+                         {.attention = AttentionKind::latent, .heads = latent_heads, .same_launches = true}});
+const Registered mlp({'-',
+                      "mlp",
+                      "MLP",
+                      make_layer<MlpLayer>,
+                      mlp_flops,
+                      chains_of<mlp_operators, mlp_name>,
+                      {mlp_section},
+                      {.in_encoder = true, .same_launches = true}});
+const Registered parallel({'B',
+                           "parallel",
+                           "attention and MLP in parallel",
+                           make_layer<ParallelLayer>,
+                           parallel_flops,
+                           parallel_chains,
+                           {attention_section, mlp_section},
+                           {.attention = AttentionKind::full, .heads = attention_heads, .in_encoder = true, .same_launches = true}});
+const Registered experts({'E',
+                          "experts",
+                          "mixture of experts (MoE)",
+                          make_layer<ExpertsLayer>,
+                          experts_flops,
+                          experts_chains,
+                          {moe_section},
+                          {.experts = true, .same_launches = true}});
 
 }  // namespace
 }  // namespace gyr

@@ -32,6 +32,12 @@ const LayerType& layer_type(char symbol) {
   fail(Exit::config, "model.pattern: there is no layer type '{}'{}; the types are {}", symbol, remedy, known);
 }
 
+const LayerType& layer_type(std::string_view name) {
+  const auto found = std::find_if(table().begin(), table().end(), [&](const LayerType& type) { return type.name == name; });
+  ensure(found != table().end(), "there is no layer type named {}", name);
+  return *found;
+}
+
 std::vector<LayerSection> layer_sections() {
   std::map<std::string, LayerSection> by_name;
   for (const LayerType& type : layer_types())

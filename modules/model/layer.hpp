@@ -4,9 +4,13 @@
 // symbol, so that a deck's pattern can name them and every general test covers each of them.
 #pragma once
 
+#include <algorithm>
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "kernels/ops/rmsnorm.hpp"
+#include "modules/model/model_chains.hpp"
 #include "modules/model/model_config.hpp"
 #include "modules/pass/bundle.hpp"
 #include "modules/pass/stream.hpp"
@@ -80,6 +84,29 @@ struct LayerSection {
   void (*read)(Section&, ModelConfig&);
 };
 
+// Tokens that a layer's attention reads: none; all of its sequence; those in a sliding window; all, through compressed
+// keys and values (MLA); those of the encoder output.
+enum class AttentionKind { none, full, window, latent, cross };
+
+struct HeadCounts {
+  Index query, shared;  // query heads, and heads of keys and values
+};
+
+// Properties of a layer type that layouts, planner, verification and CUDA graphs depend on.
+struct LayerTraits {
+  AttentionKind attention = AttentionKind::none;
+  HeadCounts (*heads)(const ModelConfig&) = nullptr;  // heads that context-parallel ranks exchange (parallel.context_mode: heads)
+  bool ssm = false;                                   // Mamba-2: a scan, and a convolution that reads the tokens before a block
+  bool experts = false;                               // each row is processed by some of the experts of model.moe
+  bool in_encoder = false;                            // layers before the symbol > may have this type
+  bool same_launches = false;  // kernels have the same arguments in every micro-batch, if experts do not count rows on the host
+  // If attention and SSM may run on separate tensor-parallel ranks (parallel.mixer): symbol of the type that has the
+  // other branches only.
+  char without_mixers = '\0';
+
+  bool mixes_tokens() const { return ssm || (attention != AttentionKind::none && attention != AttentionKind::cross); }
+};
+
 // Entry of the table of layer types. The source file of a type registers it: const Registered here{LayerType{...}}.
 struct LayerType {
   char symbol;
@@ -87,12 +114,30 @@ struct LayerType {
   const char* help;
   MakeLayer make;
   LayerFlops (*flops)(const ModelConfig&, const TextLengths&);
+  ModelChains (*chains)(const ModelConfig&, const std::string& name);  // operators of the layer with this name
   std::vector<LayerSection> sections;
+  LayerTraits traits;
 };
 
 const std::vector<LayerType>& layer_types();  // all layer types, sorted by symbol
 const LayerType& layer_type(char symbol);     // Exit::config listing the known symbols if there is none
-std::vector<LayerSection> layer_sections();   // sections of all types, each once, sorted by name
+const LayerType& layer_type(std::string_view name);
+std::vector<LayerSection> layer_sections();  // sections of all types, each once, sorted by name
+
+// Index of the first of `symbols` whose type has a property, given as a member of LayerTraits or as a function of it;
+// npos if there is none.
+template <class Property>
+std::size_t find_layer(std::string_view symbols, Property&& property) {
+  const auto found = std::find_if(symbols.begin(), symbols.end(), [&](char s) { return bool(std::invoke(property, layer_type(s).traits)); });
+  return found == symbols.end() ? symbols.npos : std::size_t(found - symbols.begin());
+}
+template <class Property>
+bool has_layer(std::string_view symbols, Property&& property) {
+  return find_layer(symbols, property) != symbols.npos;
+}
+inline auto attends(AttentionKind kind) {
+  return [kind](const LayerTraits& t) { return t.attention == kind; };
+}
 
 // Symbol that ends the encoder: layers before it read the source bidirectionally, layers after it generate the text. A
 // pattern has at most one.

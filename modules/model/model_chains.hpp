@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operator chains of a model: those of its embedding and head, and of every layer type. The chains of most branches are
-// declared next to their weights, the short ones here.
+// Operator chains of a model: those of its embedding and head, and the residual blocks of layers. A layer type registers
+// its own chains (layer.hpp).
 #pragma once
 
 #include "modules/model/model_config.hpp"
@@ -23,9 +23,12 @@ ModelChains embedding_chains(const ModelConfig&);
 ModelChains relative_bias_chains(const ModelConfig&, const std::string& name);
 ModelChains head_chains(const ModelConfig&);                          // chains of the output head for tokens or classes
 ModelChains mtp_chains(const ModelConfig&, const std::string& name);  // module of multi-token prediction (MTP), without its layers
-ModelChains layer_chains(const ModelConfig&, char symbol, const std::string& name);
 Operator norm_operator(const ModelConfig&, const std::string& name);
-OperatorChain mlp_operators(const ModelConfig&, const std::string& name);
+// A residual block: the branches, the norms before and after them with these names, and the residual sum.
+ModelChain residual_chain(const ModelConfig&, const char* what, const std::string& norm, const std::string& second_norm,
+                          std::vector<OperatorChain> branches);
+// The only residual block of the layer `name`.
+ModelChain single_chain(const ModelConfig&, const std::string& name, std::vector<OperatorChain> branches);
 
 // The layout of least cost. The residual stream is replicated or, with `sequence`, sharded by rows (sequence parallel).
 // Every chain has a layout if all passages are allowed. If there is none, try_lay_out() returns nothing and lay_out()

@@ -12,7 +12,7 @@ namespace {
 
 // An encoder is bidirectional, and layers that read its output come after it.
 void check_encoder(const ModelConfig& c) {
-  const auto end = c.pattern.find(encoder_end), reader = c.pattern.find('X');
+  const auto end = c.pattern.find(encoder_end), reader = find_layer(c.pattern, attends(AttentionKind::cross));
   if (end == std::string::npos) {
     require(reader == std::string::npos, Exit::config,
             "model.pattern: X at {} attends to the output of an encoder, but no encoder ends before it; put the encoder's layers and > in front",
@@ -21,7 +21,7 @@ void check_encoder(const ModelConfig& c) {
   }
   require(c.pattern.find(encoder_end, end + 1) == std::string::npos && end > 0 && end + 1 < c.pattern.size(), Exit::config,
           "model.pattern: > ends the encoder and must occur once, after the encoder's layers and before the decoder's");
-  const auto other = c.pattern.substr(0, end).find_first_not_of("*-B");
+  const auto other = find_layer(c.pattern.substr(0, end), [](const LayerTraits& t) { return !t.in_encoder; });
   require(other == std::string::npos, Exit::config, "model.pattern: layer {} of the encoder is '{}'; an encoder has layers *, - and B", other + 1,
           c.pattern[other == std::string::npos ? 0 : other]);
   require(c.norm_placement != NormPlacement::after && !c.embed_norm, Exit::config,
@@ -43,7 +43,7 @@ void check_relative_bias(const ModelConfig& c) {
           r.buckets / 2);
   require(c.attention.soft_cap == 0, Exit::config,
           "model.attention.soft_cap: a soft cap cannot be combined with relative_bias; leave one of them out");
-  require(c.pattern.find('P') == std::string::npos, Exit::config,
+  require(!has_layer(c.pattern, &LayerTraits::without_mixers), Exit::config,
           "model.attention.relative_bias: hybrid layers (P of model.pattern) do not support it; take * and M instead, or set buckets: 0");
 }
 

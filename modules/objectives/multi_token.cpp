@@ -150,9 +150,10 @@ const MultiToken* multi_token_of(const Objective& objective) {
 }
 
 std::string last_block(const std::string& pattern) {
-  const auto mixes = pattern.find_last_of("P*WMLB");
-  std::string block = mixes == std::string::npos ? pattern : pattern.substr(mixes);
-  std::erase_if(block, [](char symbol) { return symbol == 'X' || symbol == encoder_end; });
+  const auto mixes = [](char symbol) { return layer_type(symbol).traits.mixes_tokens(); };
+  const auto last = std::find_if(pattern.rbegin(), pattern.rend(), mixes);
+  std::string block = last == pattern.rend() ? pattern : std::string(last.base() - 1, pattern.end());
+  std::erase_if(block, [](char symbol) { return symbol == encoder_end || layer_type(symbol).traits.attention == AttentionKind::cross; });
   return block;
 }
 

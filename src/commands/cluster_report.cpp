@@ -99,7 +99,9 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
   if (ranks > 1) text += "; not judged on several GPUs with this program";
   if (constexpr Index longest = 8192; run.train.seq_length > longest)
     text += fmt::format("; not judged on sequences of more than {} tokens, where attention takes most of the time", longest);
-  if (all_layers(run.model).find_first_not_of("*-W") != std::string::npos) text += "; this model has layers that a dense transformer does not have";
+  const auto no_transformer = [](const LayerTraits& t) { return t.ssm || t.experts || attends(AttentionKind::latent)(t); };
+  if (has_encoder(run.model) || has_layer(all_layers(run.model), no_transformer))
+    text += "; this model has layers that a dense transformer does not have";
   return text;
 }
 

@@ -118,7 +118,7 @@ std::string layout_report(const RunConfig& run) {
   for (const char symbol : m.pattern) {
     if (difference.find(symbol) != std::string::npos) continue;
     difference += symbol;
-    add(fmt::format("{} {}", symbol, layer_type(symbol).name), layer_chains(m, symbol, std::string("model.layers.N")));
+    add(fmt::format("{} {}", symbol, layer_type(symbol).name), layer_type(symbol).chains(m, "model.layers.N"));
   }
   if (m.objective->depths() > 0) add("multi-token prediction", mtp_chains(m, "mtp.N"));
   add("head", head_chains(m));

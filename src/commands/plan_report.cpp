@@ -206,7 +206,7 @@ std::string host_text(const std::vector<RankPlan>& plans, const OffloadConfig& o
 // Table of FLOPs for each split of the tensor-parallel ranks between attention and SSM of hybrid blocks
 // (parallel.mixer).
 std::string mixer_text(const RunConfig& run, const Layout& layout) {
-  if (layout.size(Axis::tensor) == 1 || all_layers(run.model).find('P') == std::string::npos) return "";
+  if (layout.size(Axis::tensor) == 1 || !has_layer(all_layers(run.model), &LayerTraits::without_mixers)) return "";
   return "\nMixers (parallel.mixer): forward FLOPs per token of attention and SSM in a P block, on a rank that computes them. KV heads and\n"
          "groups of B and C that cannot be split are replicated on every rank that computes a part. With mixers apart, fewer ranks replicate\n"
          "them, but the step waits for the slower team\n" +

@@ -79,7 +79,7 @@ void check_bounds(const RunConfig& run, const SettingsText& settings_text) {
   at_most(rows * size_of(m).channels, most_elements, "activation elements of a micro-batch",
           settings_text({"train.micro_batch_size", "train.seq_length", "model.pattern", "model.vocab_size", "model.hidden_size",
                          "model.mlp.intermediate_size", "model.moe.intermediate_size"}));
-  if (all_layers(m).find_first_of("PM") != std::string::npos)
+  if (has_layer(all_layers(m), &LayerTraits::ssm))
     at_most(chunks * double(m.mamba.inner()) * double(m.mamba.state_size), most_elements, "elements of scan states",
             settings_text({"train.micro_batch_size", "train.seq_length", "model.mamba.chunk_size", "model.mamba.num_heads", "model.mamba.head_dim",
                            "model.mamba.state_size"}));

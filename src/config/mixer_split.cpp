@@ -66,7 +66,7 @@ int attention_ranks_of(const ParallelConfig& p, const ModelConfig& m, Index seq_
       "leave it 0",
       p.attention_ranks);
   if (p.mixer == Mixer::split) return 0;
-  const bool must = p.mixer == Mixer::separate, hybrid = all_layers(m).find('P') != std::string::npos;
+  const bool must = p.mixer == Mixer::separate, hybrid = has_layer(all_layers(m), &LayerTraits::without_mixers);
   require(!must || hybrid, Exit::config, "parallel.mixer = apart is for blocks that have both mixers, and model.pattern has no P; set it to split");
   require(!must || p.tensor > 1, Exit::config,
           "parallel.mixer = apart gives attention and SSM to different tensor-parallel ranks, and there is one; set parallel.tensor to 2 or more, or "

@@ -47,7 +47,7 @@ Section& train_section(Deck& deck) { return deck.section("train", "training step
 
 }  // namespace
 
-RunDefaults::RunDefaults() { model.pattern.assign(36, 'P'); }
+RunDefaults::RunDefaults() { model.pattern.assign(36, layer_type("hybrid").symbol); }
 
 std::string read_init_from(Deck& deck) {
   model_section(deck), data_section(deck);  // sections are shown in the order in which they were first named
@@ -117,7 +117,8 @@ TextLengths RunConfig::lengths() const { return model.objective->lengths(train.s
 double RunConfig::limited_choices(Index batch) const {
   if (model.moe.capacity_factor == 0) return 0;
   const std::string layers = all_layers(model);
-  return double(std::count(layers.begin(), layers.end(), 'E')) * double(batch * lengths().text * model.moe.routing.top_k);
+  const auto of_experts = std::count_if(layers.begin(), layers.end(), [](char symbol) { return layer_type(symbol).traits.experts; });
+  return double(of_experts) * double(batch * lengths().text * model.moe.routing.top_k);
 }
 
 Index RunConfig::largest_batch() const {

@@ -13,7 +13,8 @@ namespace gyr {
 
 std::map<std::string, Index> sharded_units(ModelConfig m, bool separate_mixers) {
   if (m.objective->depths() > 0) m.pattern = all_layers(m), m.objective = next_token();
-  if (separate_mixers) std::replace(m.pattern.begin(), m.pattern.end(), 'P', '-');
+  for (char& symbol : m.pattern)
+    if (const char rest = layer_type(symbol).traits.without_mixers; separate_mixers && rest) symbol = rest;
   std::sort(m.pattern.begin(), m.pattern.end());
   m.pattern.erase(std::unique(m.pattern.begin(), m.pattern.end()), m.pattern.end());  // keeps one layer of each type
   std::map<std::string, Index> units;
@@ -34,15 +35,13 @@ void check_context(const Layout& layout, const RunConfig& run) {
           "parallel.context_mode = balanced is for causal attention, and attention {} is bidirectional; set it to ring or heads",
           run.model.attention.causal ? "in front of the '>' of model.pattern" : "with model.attention.causal = false");
   if (s.shared() && s.mode == ContextMode::heads)
-    for (const auto& [symbols, ranks] : {std::pair{"P", layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor)},
-                                         std::pair{"*WB", layout.size(Axis::tensor)}})
-      if (const AttentionConfig& c = run.model.attention; layers.find_first_of(symbols) != std::string::npos)
-        check_head_exchange(std::max<Index>(1, c.num_heads / ranks), std::max<Index>(1, c.num_kv_heads / ranks), s.ranks);
-  if (s.shared() && s.mode == ContextMode::heads && layers.find('L') != std::string::npos) {
-    const Index heads = std::max<Index>(1, run.model.latent.num_heads / layout.size(Axis::tensor));
-    check_head_exchange(heads, heads, s.ranks);
-  }
-  if (!s.shared() || layers.find_first_of("PM") == std::string::npos) return;
+    for (const LayerType& type : layer_types()) {
+      if (!type.traits.heads || layers.find(type.symbol) == std::string::npos) continue;
+      const auto [query, shared] = type.traits.heads(run.model);
+      const Index ranks = type.traits.without_mixers && layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor);
+      check_head_exchange(std::max<Index>(1, query / ranks), std::max<Index>(1, shared / ranks), s.ranks);
+    }
+  if (!s.shared() || !has_layer(layers, &LayerTraits::ssm)) return;
   const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
   require(s.block_length() >= least, Exit::config,
           "parallel.context = {}: sequences of {} tokens leave blocks of {}, but the convolution of model.mamba.conv_kernel = {} reads {} tokens "
@@ -55,7 +54,7 @@ void check_context(const Layout& layout, const RunConfig& run) {
 void check_experts(const RunConfig& run, int data) {
   const int ranks = run.parallel.expert, tokens = data * run.parallel.context;
   if (ranks == 1) return;
-  require(all_layers(run.model).find('E') != std::string::npos, Exit::config,
+  require(has_layer(all_layers(run.model), &LayerTraits::experts), Exit::config,
           "parallel.expert = {} distributes the experts of E layers over ranks, but model.pattern has none; set it to 1", ranks);
   require(tokens % ranks == 0, Exit::config, "parallel.expert = {} must divide the {} ranks of data x context", ranks, tokens);
   require(run.model.moe.experts % ranks == 0, Exit::config,

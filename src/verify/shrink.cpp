@@ -40,17 +40,22 @@ Index on_a_rank(Index units, Index ranks) { return std::max<Index>(1, units / ra
 // Rank counts over which heads are distributed: in hybrid blocks whose attention and SSM run on separate
 // tensor-parallel ranks, the count of the ranks of this mixer (`team`); in all other layers, the tensor-parallel size.
 using Counts = std::vector<Index>;
-Counts distributed_over(const std::string& pattern, const char* single_mixer, const Span& team, const Layout& layout) {
-  const auto has = [&](const char* symbols) { return pattern.find_first_of(symbols) != std::string::npos; };
+template <class Mixes>
+Counts distributed_over(const std::string& pattern, const Mixes& mixes, const Span& team, const Layout& layout) {
   Counts counts;
-  if (team.size() > 0 && has("P")) counts.push_back(team.size());
-  if (counts.empty() || has(single_mixer)) counts.push_back(layout.size(Axis::tensor));
+  if (team.size() > 0 && has_layer(pattern, &LayerTraits::without_mixers)) counts.push_back(team.size());
+  const auto single_mixer = [&](const LayerTraits& t) { return !t.without_mixers && mixes(t); };
+  if (counts.empty() || has_layer(pattern, single_mixer)) counts.push_back(layout.size(Axis::tensor));
   return counts;
 }
 Counts attention_over(const ModelConfig& m, const Layout& layout) {
-  return distributed_over(all_layers(m), "*WB", layout.mixers().attention, layout);
+  const auto attention = [](const LayerTraits& t) { return t.attention == AttentionKind::full || t.attention == AttentionKind::window; };
+  return distributed_over(all_layers(m), attention, layout.mixers().attention, layout);
 }
-Counts ssm_over(const ModelConfig& m, const Layout& layout) { return distributed_over(all_layers(m), "M", layout.mixers().ssm, layout); }
+Counts ssm_over(const ModelConfig& m, const Layout& layout) {
+  return distributed_over(
+      all_layers(m), [](const LayerTraits& t) { return t.ssm; }, layout.mixers().ssm, layout);
+}
 
 // How query and key heads (or SSM heads and groups) are distributed over tensor-parallel ranks, and a rank's heads over
 // the context axis.
@@ -210,10 +215,10 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   shrink_channels(m.mamba.head_dim, m.mamba.num_heads, ssm, [](Index) { return true; });
   shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
   shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
-  if (all_layers(m).find('L') != std::string::npos) shrink_latent(m.latent, layout);
+  if (has_layer(all_layers(m), attends(AttentionKind::latent))) shrink_latent(m.latent, layout);
   m.mamba.state_size = std::min(m.mamba.state_size, states);
   shrink_inner(m.mlp.intermediate_size, tensor);
-  if (all_layers(m).find('E') != std::string::npos) {
+  if (has_layer(all_layers(m), &LayerTraits::experts)) {
     shrink_inner(m.moe.intermediate_size, tensor);
     if (m.moe.shared_intermediate_size > 0) shrink_inner(m.moe.shared_intermediate_size, tensor);
   }

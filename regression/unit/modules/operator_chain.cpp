@@ -177,14 +177,14 @@ ModelChains chains_of(const ModelConfig& m) {
   ModelChains all;
   const auto add = [&](const ModelChains& more) { all.insert(all.end(), more.begin(), more.end()); };
   add(embedding_chains(m));
-  for (Index i = 0; i < m.layers(); ++i) add(layer_chains(m, m.pattern[i], fmt::format("model.layers.{}", i)));
+  for (Index i = 0; i < m.layers(); ++i) add(layer_type(m.pattern[i]).chains(m, fmt::format("model.layers.{}", i)));
   add(head_chains(m));
   const std::string ahead = m.objective->head_layers();
   for (Index k = 0; k < m.objective->depths(); ++k) {
     const std::string name = fmt::format("mtp.{}", k);
     const Index each = Index(ahead.size()) / m.objective->depths();
     add(mtp_chains(m, name));
-    for (Index i = 0; i < each; ++i) add(layer_chains(m, ahead[k * each + i], fmt::format("{}.layers.{}", name, i)));
+    for (Index i = 0; i < each; ++i) add(layer_type(ahead[k * each + i]).chains(m, fmt::format("{}.layers.{}", name, i)));
   }
   return all;
 }
@@ -245,7 +245,7 @@ void expect_declared_shardings(const std::string& name, const ModelConfig& m, in
 }
 
 TEST(operator_chain, every_layer_type_has_a_chain) {
-  for (const LayerType& type : layer_types()) EXPECT_FALSE(layer_chains(named("T2").model, type.symbol, "layer").empty()) << type.name;
+  for (const LayerType& type : layer_types()) EXPECT_FALSE(type.chains(named("T2").model, "layer").empty()) << type.name;
 }
 
 TEST(operator_chain, derived_sharding_matches_declared_sharding_of_every_model) {
@@ -322,7 +322,7 @@ TEST(operator_chain, derived_traffic_matches_dry_run_traffic) {
           if (symbol == encoder_end) continue;
           const std::string where = fmt::format("{}, layer {} on {} ranks{}", name, symbol, ranks, sequence ? ", sequence parallel" : "");
           const Ledger counted = difference(planned(with_another(m, i), ranks, sequence, length), base);
-          const ModelChains chains = layer_chains(m, symbol, "model.layers.1");
+          const ModelChains chains = layer_type(symbol).chains(m, "model.layers.1");
           const LayoutRules rules{.ranks = ranks};
           EXPECT_EQ(declared(chains, rules, sequence, length), counted) << where;
           if (!sequence) expect_complete_gradients(chains, rules, where);
@@ -340,7 +340,7 @@ TEST(operator_chain, reducing_latents_would_send_less) {
   const auto found = std::find_if(models().begin(), models().end(), [](const auto& m) { return m.first == "deepseek-v3"; });
   ASSERT_NE(found, models().end());
   for (const bool sequence : {false, true}) {
-    ModelChain chain = layer_chains(found->second, 'L', "model.layers.0").at(0);
+    ModelChain chain = layer_type('L').chains(found->second, "model.layers.0").at(0);
     const LayoutRules rules{.ranks = 8};
     const Index now = lay_out(chain, rules, sequence).cost.sent;
     const auto free_all = [](const auto& self, OperatorChain& operators) -> void {

@@ -19,7 +19,7 @@ constexpr Token no_token = -1;  // marks logits that are not finite; sent to all
 // count.
 bool repeats(const ModelConfig& config, DType dtype, const GeneratorCapacity& limits) {
   const bool finds = limits.factors == Factors::stored && groups_rows_on_device(config.moe, dtype, limits.sequences);
-  return config.pattern.find_first_not_of(finds ? "P*WLM-BE" : "P*WLM-B") == std::string::npos && !has_relative_bias(config);
+  return !has_layer(config.pattern, [&](const LayerTraits& t) { return !t.same_launches || (t.experts && !finds); }) && !has_relative_bias(config);
 }
 }  // namespace
 

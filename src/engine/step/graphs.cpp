@@ -12,7 +12,7 @@ namespace {
 
 // Reason why the host must know which experts the rows of a micro-batch have chosen; empty if it need not.
 std::string why_host_counts(const EngineConfig& c, Grid& grid) {
-  if (all_layers(c.model).find('E') == std::string::npos) return "";
+  if (!has_layer(all_layers(c.model), &LayerTraits::experts)) return "";
   const Layout& layout = grid.layout();
   if (layout.expert > 1) return "expert parallelism, in which the hosts exchange row counts";
   if (c.model.moe.capacity_factor > 0) return "experts with a capacity limit, which the host applies";
@@ -23,7 +23,7 @@ std::string why_host_counts(const EngineConfig& c, Grid& grid) {
 // True if context-parallel ranks send to others than their neighbours, which requires the host. Load-balanced context
 // parallelism does, and so do rings with sliding windows, which end early.
 bool sends_beyond_neighbours(const Layout& layout, const std::string& layers) {
-  const bool windows = layers.find('W') != std::string::npos;
+  const bool windows = has_layer(layers, attends(AttentionKind::window));
   return layout.size(Axis::context) > 3 && (layout.context_mode == ContextMode::balanced || (layout.context_mode == ContextMode::ring && windows));
 }
 
@@ -32,7 +32,8 @@ bool sends_beyond_neighbours(const Layout& layout, const std::string& layers) {
 std::string reason_without_graphs(const EngineConfig& c, Grid& grid) {
   const Layout& layout = grid.layout();
   const std::string layers = all_layers(c.model);
-  if (const auto other = layers.find_first_not_of("P*WLM-BE"); other != std::string::npos) return fmt::format("layers of type {}", layers[other]);
+  if (const auto other = find_layer(layers, std::not_fn(&LayerTraits::same_launches)); other != std::string::npos)
+    return fmt::format("layers of type {}", layers[other]);
   if (const std::string why = why_host_counts(c, grid); !why.empty()) return why;
   if (has_relative_bias(c.model)) return "relative position bias";
   if (!c.model.objective->repeats()) return "objective " + std::string(c.model.objective->name());

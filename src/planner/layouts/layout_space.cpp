@@ -106,7 +106,7 @@ class Enumeration {
       return all;
     }
     add(Mixer::split, 0);
-    if (run_.model.pattern.find('P') != std::string::npos && tensor > 1 && tensor <= most_axis)
+    if (has_layer(run_.model.pattern, &LayerTraits::without_mixers) && tensor > 1 && tensor <= most_axis)
       for (const MixerSplit& mixer_split : mixer_splits(run_.model, run_.train.seq_length, tensor)) add(Mixer::separate, mixer_split.attention_ranks);
     return all;
   }
@@ -200,7 +200,7 @@ class Enumeration {
   std::vector<int> experts_of() const {
     if (keeps(run_, "expert")) return {run_.parallel.expert};
     std::vector<int> counts{1};
-    if (run_.model.pattern.find('E') == std::string::npos) return counts;
+    if (!has_layer(run_.model.pattern, &LayerTraits::experts)) return counts;
     for (const Index n : divisors_of(run_.model.moe.experts))
       if (n > 1 && n <= most_axis && shape_.token_ranks() % n == 0) counts.push_back(int(n));
     return counts;

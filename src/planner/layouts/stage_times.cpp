@@ -43,8 +43,9 @@ PartSeconds StageBound::seconds_of(const PartCount& count, const Place& place, c
 // If mixers are on different tensor-parallel ranks, the first ranks compute attention while the others compute the
 // scan.
 bool StageBound::attends(char symbol, const PartsOfRank& rank, const Scale& scale) const {
-  if (symbol == 'P') return scale.attention_ranks == 0 || rank.tensor < scale.attention_ranks;
-  return symbol == '*' || symbol == 'B';
+  const LayerTraits& traits = layer_type(symbol).traits;
+  const bool of_team = !traits.without_mixers || scale.attention_ranks == 0 || rank.tensor < scale.attention_ranks;
+  return traits.attention == AttentionKind::full && of_team;
 }
 
 // Recomputation is linear in the offloaded fraction, except for a kernel that is bound by GEMM rate for some row counts
