@@ -8,25 +8,10 @@
 #include "modules/layers/latent_attention.hpp"
 #include "modules/layers/mamba.hpp"
 #include "modules/layers/mlp.hpp"
-#include "modules/layers/residual.hpp"
+#include "modules/layers/single_layer.hpp"
 
 namespace gyr {
 namespace {
-
-template <class T, template <class> class Mixer>
-class SingleLayer : public Layer {
- public:
-  SingleLayer(const ModelConfig& c, const std::string& name, const char* branch, Parameters& parameters)
-      : residual_(c, name + ".input_layernorm", name + ".post_layernorm", parameters) {
-    residual_.add(std::make_unique<Mixer<T>>(c, name + branch, parameters));
-  }
-  void forward(Pass& a, Frame& frame, Bundle& bundle) override { bundle.x = residual_.forward(a, frame, bundle.x.as<T>()); }
-  void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients when) override { residual_.backward(a, frame, gradient.x.as<T>(), when); }
-  void backward_weights(Pass& a, Frame& frame) override { residual_.backward_weights(a, frame); }
-
- protected:
-  Residual<T> residual_;
-};
 
 template <class T>
 struct MambaLayer final : SingleLayer<T, Mamba> {
@@ -70,11 +55,6 @@ struct ParallelLayer final : SingleLayer<T, Attention> {
 LayerFlops window_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(with_window(m), n); }
 LayerFlops parallel_flops(const ModelConfig& m, const TextLengths& n) { return attention_flops(m, n) + mlp_flops(m, n); }
 
-// Chains of a layer whose only residual block has one branch.
-template <OperatorChain (*operators)(const ModelConfig&, const std::string&), const char* branch>
-ModelChains chains_of(const ModelConfig& c, const std::string& name) {
-  return {single_chain(c, name, {operators(c, name + branch)})};
-}
 constexpr char mamba_name[] = ".mamba", attention_name[] = ".self_attn", mlp_name[] = ".feed_forward";
 
 ModelChains cross_chains(const ModelConfig& c, const std::string& name) {

@@ -258,5 +258,37 @@ TEST(draws, random_draws_on_any_grid_equal_one_rank) {
       << "a kind of layout was not drawn";
 }
 
+// A draw whose MLP layers have the type of twin_layer.cpp.
+Draw with_twins(Draw d) {
+  for (std::string* pattern : {&d.model.pattern, &d.ahead.pattern}) std::replace(pattern->begin(), pattern->end(), '-', 'D');
+  if (auto policy = d.recompute.by_type.extract('-'); policy) policy.key() = 'D', d.recompute.by_type.insert(std::move(policy));
+  return d;
+}
+
+// Every part of the program learns of a layer type from its registration alone: with a type that only the tests have, a
+// step equals one rank, and takes the planned memory, traffic and FLOPs.
+TEST(draws, layer_type_of_tests_equals_one_rank) {
+  World world;
+  const Index seed = number_of("GYR_SEED", 1);
+  int tried = 0, sharded = 0;
+  for (Index i = 0; i < 120; ++i) {
+    const Draw d = draw(std::uint64_t(seed), i, world.size);
+    if (all_layers(d.full_model()).find('-') == std::string::npos || !can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
+    const Draw twins = with_twins(d);
+    std::string complaint;
+    Grid* const grid = world.grid(twins);
+    try {
+      if (grid) complaint = of_step(twins, *grid);
+    } catch (const std::exception& e) {
+      complaint = e.what();
+      fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, twins.text());  // other ranks may wait for this rank forever
+    }
+    EXPECT_EQ(complaint, "") << "draw " << i << " of seed " << seed << " with twin layers: " << twins.text();
+    if (world.any(!complaint.empty())) return;
+    ++tried, sharded += d.tensor > 1;
+  }
+  EXPECT_TRUE(tried >= 20 && sharded >= 8) << tried << " draws, " << sharded << " of them with tensor parallelism";
+}
+
 }  // namespace
 }  // namespace gyr::testing::draws_suite

@@ -83,7 +83,7 @@ struct Rig : AnyRig {
 };
 
 // True if a layer type occurs only in encoder-decoder models.
-inline bool of_encoder_and_decoder(const LayerType& type) { return type.symbol == 'X' || type.symbol == encoder_end; }
+inline bool of_encoder_and_decoder(const LayerType& type) { return type.traits.attention == AttentionKind::cross || type.symbol == encoder_end; }
 
 // Grid of this single process.
 Grid& single_rank_grid(Index layers);

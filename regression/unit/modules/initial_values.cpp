@@ -94,8 +94,7 @@ std::map<std::string, std::vector<double>> drawn(const ModelConfig& model, std::
 
 TEST(initial_values, follow_their_distributions_in_every_layer_type) {
   for (const LayerType& type : layer_types()) {
-    const bool of_two = type.symbol == 'X' || type.symbol == encoder_end;  // layer types that occur only in encoder-decoder models
-    for (const auto& [name, values] : drawn(model_of(of_two ? "*>X" : std::string(2, type.symbol)), 3))
+    for (const auto& [name, values] : drawn(model_of(of_encoder_and_decoder(type) ? "*>X" : std::string(2, type.symbol)), 3))
       expect_law(values, law_of(name), type.name + (" " + name));
   }
 }
