@@ -66,7 +66,8 @@ ModelChains parallel_chains(const ModelConfig& c, const std::string& name) {
 }
 ModelChains experts_chains(const ModelConfig& c, const std::string& name) {
   std::vector<OperatorChain> branches{experts_operators(c, name + mlp_name)};
-  if (c.moe.shared_intermediate_size > 0) branches.push_back(mlp_operators(with_shared_expert(c), name + mlp_name + ".shared_experts"));
+  if (const Index shared = c.moe.shared_intermediate_size; shared > 0)
+    branches.push_back(mlp_operators(with_shared_expert(c), name + mlp_name + ".shared_experts"));
   return {single_chain(c, name, std::move(branches))};
 }
 HeadCounts latent_heads(const ModelConfig& m) { return {m.latent.num_heads, m.latent.num_heads}; }

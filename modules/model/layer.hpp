@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "kernels/ops/rmsnorm.hpp"
+#include "modules/model/layer_traits.hpp"
 #include "modules/model/model_chains.hpp"
 #include "modules/model/model_config.hpp"
 #include "modules/pass/bundle.hpp"
@@ -82,29 +83,6 @@ struct LayerSection {
   const char* name;
   const char* help;
   void (*read)(Section&, ModelConfig&);
-};
-
-// Tokens that a layer's attention reads: none; all of its sequence; those in a sliding window; all, through compressed
-// keys and values (MLA); those of the encoder output.
-enum class AttentionKind { none, full, window, latent, cross };
-
-struct HeadCounts {
-  Index query, shared;  // query heads, and heads of keys and values
-};
-
-// Properties of a layer type that layouts, planner, verification and CUDA graphs depend on.
-struct LayerTraits {
-  AttentionKind attention = AttentionKind::none;
-  HeadCounts (*heads)(const ModelConfig&) = nullptr;  // heads that context-parallel ranks exchange (parallel.context_mode: heads)
-  bool ssm = false;                                   // Mamba-2: a scan, and a convolution that reads the tokens before a block
-  bool experts = false;                               // each row is processed by some of the experts of model.moe
-  bool in_encoder = false;                            // layers before the symbol > may have this type
-  bool same_launches = false;  // kernels have the same arguments in every micro-batch, if experts do not count rows on the host
-  // If attention and SSM may run on separate tensor-parallel ranks (parallel.mixer): symbol of the type that has the
-  // other branches only.
-  char without_mixers = '\0';
-
-  bool mixes_tokens() const { return ssm || (attention != AttentionKind::none && attention != AttentionKind::cross); }
 };
 
 // Entry of the table of layer types. The source file of a type registers it: const Registered here{LayerType{...}}.

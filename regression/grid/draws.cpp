@@ -271,7 +271,7 @@ TEST(draws, layer_type_of_tests_equals_one_rank) {
   World world;
   const Index seed = number_of("GYR_SEED", 1);
   int tried = 0, sharded = 0;
-  for (Index i = 0; i < 120; ++i) {
+  for (Index i = 0; i < 200; ++i) {
     const Draw d = draw(std::uint64_t(seed), i, world.size);
     if (all_layers(d.full_model()).find('-') == std::string::npos || !can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
     const Draw twins = with_twins(d);

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Properties of a layer type that other parts of the program depend on. The type registers them (layer.hpp), so that no
+// other file names it.
+#pragma once
+
+#include "modules/model/model_config.hpp"
+
+namespace gyr {
+
+// Tokens that a layer's attention reads: none; all of its sequence; those in a sliding window; all, through compressed
+// keys and values (MLA); those of the encoder output.
+enum class AttentionKind { none, full, window, latent, cross };
+
+struct HeadCounts {
+  Index query, shared;  // query heads, and heads of keys and values
+};
+
+// Properties of a layer type that layouts, planner, verification and CUDA graphs depend on.
+struct LayerTraits {
+  AttentionKind attention = AttentionKind::none;
+  HeadCounts (*heads)(const ModelConfig&) = nullptr;  // heads that context-parallel ranks exchange (parallel.context_mode: heads)
+  bool ssm = false;                                   // Mamba-2: a scan, and a convolution that reads the tokens before a block
+  bool experts = false;                               // each row is processed by some of the experts of model.moe
+  bool in_encoder = false;                            // layers before the symbol > may have this type
+  bool same_launches = false;  // kernels have the same arguments in every micro-batch, if experts do not count rows on the host
+  // If attention and SSM may run on separate tensor-parallel ranks (parallel.mixer): symbol of the type that has the
+  // other branches only.
+  char without_mixers = '\0';
+
+  bool mixes_tokens() const { return ssm || (attention != AttentionKind::none && attention != AttentionKind::cross); }
+};
+
+}  // namespace gyr
