@@ -34,8 +34,7 @@ class HybridLayer final : public Layer {
   }
 
  private:
-  // With mixer parallelism, attention and Mamba-2 run on two disjoint teams of tensor-parallel ranks. A rank adds only
-  // the mixer of its own team.
+  // Attention and Mamba-2 may run on separate teams of tensor-parallel ranks. A rank adds the mixers of its teams.
   template <template <class> class Mixer>
   void add(const Span& team, const ModelConfig& c, const std::string& name, Parameters& parameters) {
     if (!parameters.in(team)) return;
@@ -48,21 +47,16 @@ class HybridLayer final : public Layer {
 };
 
 LayerFlops hybrid_flops(const ModelConfig& c, const TextLengths& n) { return attention_flops(c, n) + mamba_flops(c, n) + mlp_flops(c, n); }
-
 ModelChains hybrid_chains(const ModelConfig& c, const std::string& name) {
   return {residual_chain(c, "mixers", name + ".input_layernorm", name + ".post_layernorm",
                          {mamba_operators(c, name + ".mamba"), attention_operators(c, name + ".self_attn")}),
           residual_chain(c, "feed forward", name + ".pre_ff_layernorm", name + ".post_ff_layernorm", {mlp_operators(c, name + ".feed_forward")})};
 }
 
-const Registered hybrid({'P',
-                         "hybrid",
-                         "attention and Mamba-2 in parallel, then an MLP (Falcon-H1)",
-                         make_layer<HybridLayer>,
-                         hybrid_flops,
-                         hybrid_chains,
-                         {attention_section, mamba_section, mlp_section},
-                         {.attention = AttentionKind::full, .heads = attention_heads, .ssm = true, .same_launches = true, .without_mixers = '-'}});
+constexpr const char* help = "attention and Mamba-2 in parallel, then an MLP (Falcon-H1)";
+constexpr LayerTraits traits{.attention = AttentionKind::full, .heads = attention_heads, .ssm = true, .same_launches = true, .without_mixers = '-'};
+const Registered hybrid(
+    {'P', "hybrid", help, make_layer<HybridLayer>, hybrid_flops, hybrid_chains, {attention_section, mamba_section, mlp_section}, traits});
 
 }  // namespace
 }  // namespace gyr

@@ -225,30 +225,34 @@ Index number_of(const char* variable, Index otherwise) {
   return text ? std::atoll(text) : otherwise;
 }
 
+// Reports a draw that is wrong, with the smallest one that still is. Returns false if there is an error on any rank.
+bool expect_right(World& world, const Draw& d, const std::string& which, const std::string& how_to_repeat) {
+  const std::string complaint = wrong(world, d);
+  if (!world.any(!complaint.empty())) return true;
+  const auto [small, what] = smallest(world, d, complaint);
+  if (!what.empty())
+    ADD_FAILURE() << which << ": " << d.text() << "\n  smallest that fails: " << small.text() << "\n  rank " << world.rank << ": " << what
+                  << "\n  repeat with: " << how_to_repeat;
+  else ADD_FAILURE() << which << " failed on another rank";
+  return false;
+}
+
 TEST(draws, random_draws_on_any_grid_equal_one_rank) {
   World world;
   const Index seed = number_of("GYR_SEED", 1), first = number_of("GYR_FIRST_DRAW", 0), count = number_of("GYR_DRAWS", 200);
   std::map<std::string, int> seen, shared, mixers, experts, ahead;
   for (Index i = first; i < first + count; ++i) {
     const Draw d = draw(std::uint64_t(seed), i, world.size);
-    const std::string complaint = wrong(world, d);
-    if (!world.any(!complaint.empty())) {
-      ++seen[!can_shard(d.full_model(), d.tensor, d.attention_ranks) ? "refused"
-             : d.tensor == 1                                         ? "tensor 1"
-             : d.tensor < 5                                          ? "tensor 2 to 4"
-                                                                     : "tensor 5 and more"];
-      ++mixers[d.attention_ranks > 0 ? "separate mixers" : "mixers on all ranks"];
-      if (all_layers(d.full_model()).find('E') != std::string::npos) ++experts[d.expert > 1 ? "expert parallel" : "experts on every rank"];
-      ++ahead[d.beta > 0 ? "preference pairs" : d.ahead.depths > 0 ? "multi-token prediction" : "next token"];
-      ++shared[d.context > 1 ? name_of(d.context_mode) : "no context parallel"];
-      continue;
-    }
-    const auto [small, what] = smallest(world, d, complaint);
-    if (!what.empty())
-      ADD_FAILURE() << "draw " << i << " of seed " << seed << ": " << d.text() << "\n  smallest that fails: " << small.text() << "\n  rank "
-                    << world.rank << ": " << what << "\n  repeat with: GYR_SEED=" << seed << " GYR_FIRST_DRAW=" << i << " GYR_DRAWS=1";
-    else ADD_FAILURE() << "draw " << i << " of seed " << seed << " failed on another rank";
-    return;
+    if (!expect_right(world, d, fmt::format("draw {} of seed {}", i, seed), fmt::format("GYR_SEED={} GYR_FIRST_DRAW={} GYR_DRAWS=1", seed, i)))
+      return;
+    ++seen[!can_shard(d.full_model(), d.tensor, d.attention_ranks) ? "refused"
+           : d.tensor == 1                                         ? "tensor 1"
+           : d.tensor < 5                                          ? "tensor 2 to 4"
+                                                                   : "tensor 5 and more"];
+    ++mixers[d.attention_ranks > 0 ? "separate mixers" : "mixers on all ranks"];
+    if (all_layers(d.full_model()).find('E') != std::string::npos) ++experts[d.expert > 1 ? "expert parallel" : "experts on every rank"];
+    ++ahead[d.beta > 0 ? "preference pairs" : d.ahead.depths > 0 ? "multi-token prediction" : "next token"];
+    ++shared[d.context > 1 ? name_of(d.context_mode) : "no context parallel"];
   }
   std::string kinds;
   for (const auto* of : {&seen, &shared, &mixers, &experts, &ahead})
@@ -256,6 +260,21 @@ TEST(draws, random_draws_on_any_grid_equal_one_rank) {
   if (world.rank == 0) fmt::print("seed {}, {} draws on up to {} ranks{}\n", seed, count, world.size, kinds);
   EXPECT_TRUE(count < 200 || (seen.size() == 4 && shared.size() == 4 && mixers.size() == 2 && experts.size() == 2 && ahead.size() == 3))
       << "a kind of layout was not drawn";
+}
+
+// Three to five ranks share each sequence. With two, a ring has one transfer, and load-balanced attention needs no help.
+TEST(draws, many_context_ranks_equal_one_rank) {
+  World world;
+  const Index seed = number_of("GYR_SEED", 1);
+  std::map<std::string, int> seen;
+  for (Index i = 0; i < 90; ++i) {
+    const int context = 3 + int(i / 5 % 3);
+    const Draw d = draw(std::uint64_t(seed), i, world.size, context);
+    if (!expect_right(world, d, fmt::format("draw {} of seed {} on {} context ranks", i, seed, context), fmt::format("GYR_SEED={}", seed))) return;
+    if (can_shard(d.full_model(), d.tensor, d.attention_ranks)) ++seen[name_of(d.context_mode)];
+  }
+  EXPECT_EQ(seen.size(), 3u);
+  for (const auto& [mode, draws] : seen) EXPECT_GE(draws, 10) << mode;
 }
 
 // A draw whose MLP layers have the type of twin_layer.cpp.

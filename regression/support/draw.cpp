@@ -222,7 +222,7 @@ void make_encoder(Draw& d, Dice& dice) {
 
 }  // namespace
 
-Draw draw(std::uint64_t seed, Index number, int most_ranks) {
+Draw draw(std::uint64_t seed, Index number, int most_ranks, int context) {
   Dice layout(seed, fmt::format("layout {}", number / 5)), dice(seed, fmt::format("draw {}", number));
   const auto ranks = layout.between(2, most_ranks);
   Draw d;
@@ -235,6 +235,11 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
     d.data /= d.context;
   }
   if (layout.chance(0.5)) std::swap(d.tensor, d.context);
+  if (context > 0) {
+    d.context = context, d.data = 1;
+    d.tensor = int(layout.between(1, std::min(2, most_ranks / context)));
+    d.pipeline = int(layout.between(1, std::min(2, most_ranks / context / d.tensor)));
+  }
   d.tokens = layout.of<SequenceOrder>({SequenceOrder::zigzag, SequenceOrder::contiguous});
   if (d.pipeline > 1 && d.pipeline < 5 && layout.chance(0.3)) d.chunks = int(layout.between(2, 3));
   const Index layers = d.pipeline * d.chunks + layout.between(0, 2);
@@ -242,7 +247,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks) {
   if (layout.chance(0.3))
     d.order = layout.of<std::vector<Axis>>(
         {{Axis::tensor, Axis::data, Axis::pipeline}, {Axis::pipeline, Axis::data, Axis::tensor}, {Axis::tensor, Axis::pipeline, Axis::data}});
-  if (layout.chance(0.3)) d.permutation = permutation_of(layout, int(ranks));
+  if (layout.chance(0.3)) d.permutation = permutation_of(layout, d.ranks());
   d.sequence = d.tensor > 1 && layout.chance(0.4);
   d.bucket_bytes = layout.of<Index>({part_by_part, one_bucket});
   if (d.data * d.context > 1 && layout.chance(0.7)) d.shard = layout.of<Shard>({Shard::optimizer, Shard::gradients, Shard::weights});

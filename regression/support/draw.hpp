@@ -58,8 +58,9 @@ struct Draw {
 };
 
 // A draw on at most `most_ranks` ranks. Five successive draws share a layout. A few draws cannot be sharded; they test
-// the error.
-Draw draw(std::uint64_t seed, Index number, int most_ranks);
+// the error. With `context`, there are that many context-parallel ranks and few others: a draw without it seldom has more
+// than two.
+Draw draw(std::uint64_t seed, Index number, int most_ranks, int context = 0);
 
 // All slightly simpler variants of a draw, the largest simplifications first.
 std::vector<Draw> simpler(const Draw&);
