@@ -9,9 +9,9 @@ job_variables=(GYRFALCON GYRFALCON_SITE GYRFALCON_JOBSCRIPTS LAUNCHER RANKS THRE
 refuse() { printf '%s: %s\n' "$(basename "$0")" "$2" >&2; exit "$1"; }  # CODE MESSAGE
 
 # Sources the file GYRFALCON_SITE, or else site.sh of the jobscripts and then that of the user. `module` and other
-# functions of a site may fail under `set -eu`.
+# functions of a site may fail under `set -eu`. Exit code 69 for a command that does not exist (status 127).
 read_site() {
-  local file
+  local file missing=''
   local -a files=("$here/site.sh" "${XDG_CONFIG_HOME:-${HOME:-}/.config}/gyrfalcon/site.sh")
   if [ -n "${GYRFALCON_SITE:-}" ]; then
     [ -f "$GYRFALCON_SITE" ] || refuse 66 "GYRFALCON_SITE is $GYRFALCON_SITE, which is not a file; correct or unset it"
@@ -20,9 +20,12 @@ read_site() {
   for file in "${files[@]}"; do
     [ -f "$file" ] || continue
     set +eu
+    trap '[ $? != 127 ] || missing=${missing:-$LINENO: $BASH_COMMAND}' ERR
     # shellcheck disable=SC1090
     . "$file"
+    trap - ERR
     set -eu
+    [ -z "$missing" ] || refuse 69 "$file:$missing: command not found; correct the line, or define the command before it, as in \`. /etc/profile.d/modules.sh\` for module"
   done
 }
 
@@ -51,4 +54,16 @@ check_deck() {
   esac
   [ ! -d "$1" ] || refuse 66 "$1 is a folder, not a deck"
   [ -f "$1" ] || refuse 66 "there is no deck $1 in $PWD"
+}
+
+# check_grid RANKS DECK [key=value ...]: exit code of `gyrfalcon plan` if it refuses the deck on RANKS ranks. It launches
+# nothing and reads no weights. If the program cannot run here, as on a login node without its MPI, the job is not checked.
+check_grid() {
+  local code=0 said
+  said=$(timeout 60 "$gyrfalcon" plan "${@:2}" --ranks "$1" 2>&1 > /dev/null) || code=$?
+  case $code in
+    0) ;;
+    64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $said" ;;
+    *) printf '%s: the deck is not checked on %s ranks, because gyrfalcon plan returned %s here\n' "$(basename "$0")" "$1" "$code" >&2 ;;
+  esac
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Submits a jobscript with the partition, account and options of the site file (site.example.sh). #SBATCH and #PBS lines
-# cannot contain variables. Program and deck are checked before the job waits in a queue.
+# cannot contain variables. Program and deck are checked before the job waits in a queue, the deck on the ranks of the job.
 #   submit.sh [OPTION of sbatch or qsub ...] SCRIPT DECK [key=value ...]
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
-# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 66 no such file, 69 no program or no scheduler.
+# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 token files, 66 no such file, 69 no program, no
+# scheduler or a missing command in the site file, 78 a deck that cannot run on the ranks of the job.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=jobscripts/start.sh
@@ -27,8 +28,38 @@ for word in "${@:2}"; do
     -*) refuse 64 "$word: options of sbatch and qsub stand before the script, and keys of the deck are written section.key=value" ;;
   esac
 done
+
+# value LONG SHORT: last value of this option of sbatch, on the command line or else in the script; nothing if it is not given.
+value() {
+  { sed -n 's/^#SBATCH //p' "$script"; printf '%s\n' ${options[@]+"${options[@]}"}; } | tr '= ' '\n' |
+    awk -v long="--$1" -v short="-$2" 'take { found = $0; take = 0; next } $0 == long || $0 == short { take = 1; next }
+      length(short) > 1 && index($0, short) == 1 && substr($0, 3) ~ /^[0-9]+$/ { found = substr($0, 3) } END { print found }'
+}
+
+# Number of ranks that the job will have: RANKS, or those of the options and the #SBATCH or #PBS lines; nothing if they do
+# not state it.
+ranks() {
+  local nodes tasks each line
+  if [ -n "${RANKS:-}" ]; then
+    echo "$RANKS"
+  elif grep -q '^#SBATCH' "$script"; then
+    nodes=$(value nodes N) tasks=$(value ntasks n) each=$(value ntasks-per-node '')
+    nodes=${nodes#*-}  # the maximum of MIN-MAX
+    if [ -n "$tasks" ]; then echo "$tasks"; elif [ -n "$each" ]; then echo $((${nodes:-1} * each)); else echo "${nodes:-1}"; fi
+  else
+    line=$({ sed -n 's/^#PBS -l *//p' "$script"; printf '%s\n' ${options[@]+"${options[@]}"}; } | grep '^select=' | tail -n 1)
+    line=${line#select=}
+    case $line in
+      '' | *+*) ;;
+      *) each=$(sed -n 's/.*:mpiprocs=\([0-9]*\).*/\1/p' <<< "$line") && echo $((${line%%:*} * ${each:-1})) ;;
+    esac
+  fi
+}
+
 export GYRFALCON_JOBSCRIPTS=$here
 options=(${SUBMIT[@]+"${SUBMIT[@]}"} "${options[@]}")
+count=$(ranks)
+[ -z "$count" ] || check_grid "$count" "$@"
 
 if grep -q '^#SBATCH' "$script"; then
   command -v sbatch > /dev/null || refuse 69 "there is no sbatch here; submit on a login node of the cluster"

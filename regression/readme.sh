@@ -221,7 +221,7 @@ need() {
       exists "$HOME/gyrfalcon/bin/gyrfalcon" || must cmake --install "$build" --prefix "$HOME/gyrfalcon"
       if no_module; then instead='PATH=$HOME/gyrfalcon/bin:$PATH'; fi ;;
     'PATH='*) instead='PATH=$build/bin:$PATH' ;;
-    'jobscripts/submit.sh pbs'*) deck OUT 4 tokens && instead='GYRFALCON=$build/bin/gyrfalcon '"$1" ;;
+    'jobscripts/submit.sh pbs'*) deck OUT 4 tokens && instead='GYRFALCON=$build/bin/gyrfalcon RANKS=4 '"$1" ;;
     'jobscripts/submit.sh '* | *'sbatch '* | 'squeue'* | 'scancel '*) why='it would use the queue of a real Slurm; ctest -L slurm' ;;
     'spack '* | 'apptainer '* | *' apptainer exec '*) why='it needs an installation of Spack or Apptainer' ;;
     'ctest '*) instead="finds_tests ${1#ctest }" ;;
@@ -285,6 +285,7 @@ need() {
     'gyrfalcon trace show OUT') traced ;;
     'gyrfalcon plan DECK --ranks '*) published falcon-h1-34b.yaml ;;
     'gyrfalcon plan DECK') deck OUT 4 tokens ;;
+    'gyrfalcon plan DECK --cluster here.yaml'*) published falcon-h1-73m.yaml ;;  # fits in the memory of small machines
     'gyrfalcon plan DECK '*) published falcon-h1-0.5b.yaml ;;
     *'gyrfalcon probe'*) rm -f here.yaml ;;
     *'gyrfalcon profile DECK '*) deck OUT 4 tokens ;;

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   program.footer(exit_codes());
   for (const auto add : all_commands) add(program, action);
   try {
-    if (!program.parse(argc, argv, deck_key_advice)) return 0;
+    if (!program.parse(argc, argv, option_advice)) return 0;
   } catch (const Error& error) {
     // Every rank has the same command line, so only one of them reports the error.
     return run_on_all_ranks([&](Runtime&) { fail(error.code, "{} (see gyrfalcon --help)", error.what()); }, LastLine::never);

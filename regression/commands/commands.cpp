@@ -244,7 +244,8 @@ TEST(commands, unknown_progress_style_is_refused_before_training) {
   EXPECT_FALSE(fs::exists(folder.path() / "out" / "metrics.jsonl"));
 }
 
-// Lines of tables have two spaces between columns; sentences have not.
+// Lines of tables have two spaces between columns; sentences have not. A plan has no wider sentences either, and one line of
+// overrides that is pasted as a whole.
 TEST(commands, no_table_is_wider_than_the_terminal) {
   const Folder folder;
   const std::string cluster = std::string(GYR_SOURCE_DIR) + "/input/clusters/h100.yaml",
@@ -261,7 +262,8 @@ TEST(commands, no_table_is_wider_than_the_terminal) {
       const auto width = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
       const auto text = line.find_first_not_of(' ');
       const bool in_table = text != line.npos && line.find("  ", text) != line.npos;
-      EXPECT_LE(in_table ? width : 0, 80) << line;
+      const bool fits = in_table || (words.front() == "plan" && !line.starts_with("parallel.data="));
+      EXPECT_LE(fits ? width : 0, 80) << line;
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <regex>
 
@@ -361,6 +362,109 @@ TEST(planner, explain_layout_lists_tensor_parallel_shards_and_collectives) {
   EXPECT_EQ(run({"plan", deck, "--explain-layout"}).code, int(Exit::usage));
   EXPECT_EQ(run({"plan", deck, "--explain-layout", "--longest", "parallel.tensor=2"}).code, int(Exit::usage));
   EXPECT_EQ(run({"plan", deck, "--explain-layout", "--ranks", "2", "parallel.tensor=2"}).code, int(Exit::usage));
+}
+
+// Overrides of the fastest layout give the same plan as its deck keys, and the report says which layouts are equal within
+// the error of the prediction.
+TEST(planner, explain_prints_overrides_and_equal_layouts) {
+  const std::string deck = std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-0.5b.yaml", cluster = clusters + "h100.yaml";
+  const Words asked{"plan", deck, "--ranks", "16", "--cluster", cluster, "train.global_batch_size=8", "train.seq_length=16384"};
+  Words search = asked;
+  search.push_back("--explain");
+  const Result r = run(search);
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(r.out, found, std::regex("Overrides of the fastest layout, after train DECK\n(parallel\\.data=[^\n]+)\n"))) << r.out;
+  Words first = asked;
+  std::istringstream words(std::regex_replace(found[1].str(), std::regex("'"), ""));
+  for (std::string word; words >> word;) first.push_back(word);
+  EXPECT_GT(first.size(), asked.size() + 12) << found[1];
+  EXPECT_NE(found[1].str().find(" 'activation.recompute_types=[]'"), std::string::npos) << found[1];
+  const Result plan = run(first);
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_NEAR(1e3 * quantity_in(plan.out, step_time), number_in(r.out, R"(\n 1  .* (?:none|optimizer|gradients|weights) +([0-9.]+) )"), 0.6) << r.out;
+  EXPECT_TRUE(std::regex_search(r.out, std::regex("Layouts 1 to [0-9]+ are equal within the error: they differ by less than ± [0-9.]+ ms"))) << r.out;
+  EXPECT_NE(r.out.find("train.global_batch_size = 8 allows at most 8 of 16 ranks to be data-parallel"), std::string::npos) << r.out;
+}
+
+TEST(planner, token_ids_beyond_the_vocabulary_are_refused) {
+  const Folder folder;
+  for (const char* end : {".bin", ".idx"}) std::filesystem::copy(material().prefix().string() + end, (folder / "plain").string() + end);
+  const std::string without = "data.prefixes=[" + (folder / "plain").string() + "]";
+  for (const auto& [prefixes, sentence] :
+       {std::pair{"train.seed=1", "was made with a tokenizer of 300 tokens"}, {without.c_str(), "is not in the vocabulary of 200 tokens"}}) {
+    const Words changes{"model.vocab_size=200", "data.tokenizer=\"\"", prefixes};
+    Words plan{"plan", material().deck()};
+    plan.insert(plan.end(), changes.begin(), changes.end());
+    const Result planned = run(plan), trained = run(material().train(folder / "out", changes));
+    EXPECT_EQ(planned.code, int(Exit::data)) << planned.out;
+    EXPECT_EQ(trained.code, int(Exit::data)) << trained.out;
+    EXPECT_NE(planned.err.find(sentence), std::string::npos) << planned.err;
+    EXPECT_NE(trained.err.find(sentence), std::string::npos) << trained.err;
+  }
+  EXPECT_EQ(run({"plan", material().deck(), "model.vocab_size=200", "data.prefixes=[none]", "data.tokenizer=\"\""}).code, 0)
+      << "a plan needs no data";
+}
+
+TEST(planner, options_of_other_programs_name_ranks) {
+  const std::string deck = material().deck();
+  for (const char* option : {"--num-gpus", "--gpus", "--world-size"}) {
+    const Result r = run({"plan", deck, option, "64"});
+    EXPECT_EQ(r.code, int(Exit::usage));
+    EXPECT_NE(r.err.find("did you mean `--ranks 64`?"), std::string::npos) << r.err;
+  }
+  EXPECT_NE(run({"plan", deck, "--nodes", "8"}).err.find("did you mean `--ranks`? It counts devices: nodes x devices per node"), std::string::npos);
+  EXPECT_NE(run({"plan", deck, "--max-steps", "8"}).err.find("without dashes: it is called train.steps here"), std::string::npos);
+  EXPECT_EQ(run({"eval", deck, "--num-gpus", "8"}).err.find("--ranks"), std::string::npos);
+  for (const char* file : {"h100", "H100", "h10", "inputs/h100.yml"}) {
+    const Result r = run({"plan", deck, "--cluster", file});
+    EXPECT_EQ(r.code, int(Exit::missing));
+    EXPECT_TRUE(std::regex_search(r.err, std::regex("did you mean [^ ]*input/clusters/h100.yaml\\?"))) << r.err;
+  }
+  EXPECT_NE(run({"plan", deck, "--cluster", "frontier.yaml"}).err.find("(a100-selene-2022, a100-selene, "), std::string::npos);
+}
+
+TEST(planner, assumed_network_is_reported_on_several_nodes) {
+  const Folder folder;
+  const std::string deck = material().deck(), cluster = folder / "no-network.yaml";
+  put_contents(cluster, std::regex_replace(contents(clusters + "h100.yaml"), std::regex("\n  network:[^\n]*"), ""));
+  const auto said = [&](const char* ranks, const std::string& file, const Words& more) {
+    Words words{"plan", deck, "train.global_batch_size=16", "--ranks", ranks, "--cluster", file};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = run(words, {.env = {{"COLUMNS", "1000"}}});
+    EXPECT_EQ(r.code, 0) << r.err;
+    return std::regex_replace(r.out, std::regex("\\s+"), " ").find("links.network.bandwidth: the plan assumes") != std::string::npos;
+  };
+  EXPECT_TRUE(said("16", cluster, {}));
+  EXPECT_TRUE(said("16", cluster, {"--explain"}));
+  EXPECT_FALSE(said("8", cluster, {}));
+  EXPECT_FALSE(said("16", clusters + "h100.yaml", {}));
+}
+
+// The plan is printed, then the exit code and a sentence about the largest part follow.
+TEST(planner, plan_beyond_the_memory_names_its_largest_part) {
+  const std::string deck = material().deck();
+  const auto refused = [&](const Words& more, const std::string& sentence) {
+    Words words{"plan", deck, "memory.device_bytes=100kB"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = run(words);
+    EXPECT_EQ(r.code, int(Exit::config)) << r.err;
+    EXPECT_NE(r.out.find("IT DOES NOT FIT"), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("Memory of the rank that uses most"), std::string::npos) << r.out;
+    EXPECT_NE(r.err.find("the plan does not fit in memory: a rank takes "), std::string::npos) << r.err;
+    EXPECT_TRUE(std::regex_search(r.err, std::regex(sentence))) << r.err;
+  };
+  refused(
+      {"train.micro_batch_size=8", "train.global_batch_size=8", "train.seq_length=512"},
+      "The largest part is `activations` with [0-9.]+ [KM]iB; it becomes smaller with activation.recompute=full, a smaller train.micro_batch_size");
+  const Words wide{"model.vocab_size=60000", "model.hidden_size=256",    "train.global_batch_size=1", "data.prefixes=[none]",
+                   "data.tokenizer=\"\"",    "train.micro_batch_size=1", "train.seq_length=8",        "model.pattern=P"};
+  const auto with = [&](Words words) { return words.insert(words.begin(), wide.begin(), wide.end()), words; };
+  refused(with({}), "The largest part is `optimizer` with [0-9.]+ MiB; it becomes smaller with a larger parallel.tensor or parallel.pipeline");
+  refused(with({"--ranks", "2", "train.global_batch_size=2"}),
+          "`optimizer` with [0-9.]+ MiB; it becomes smaller with parallel.shard=optimizer \\(ZeRO-1\\), or a larger parallel.tensor");
+  refused(with({"--ranks", "2", "train.global_batch_size=2", "--cluster", clusters + "h100.yaml"}), "parallel.shard=optimizer");
+  EXPECT_NE(run({"plan", "--help"}).out.find("exit code 78 if it does not fit in memory"), std::string::npos);
 }
 
 TEST(planner, impossible_search_error_states_the_remedy) {

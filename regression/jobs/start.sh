@@ -97,13 +97,19 @@ has program NCCL_IB_HCA=named
 ! grep -q NCCL_SOCKET_IFNAME "$folder/program" || failed "GYRFALCON_SITE does not replace the other site files"
 job 66 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE=/no/site.sh -- my.yaml
 said 'GYRFALCON_SITE is /no/site.sh, which is not a file'; not_launched
+printf 'export NCCL_DEBUG=INFO\nmodule load cray-mpich\nfalse\n' > "$folder/nomodule.sh"
+job 69 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/nomodule.sh" -- my.yaml
+said "$folder/nomodule.sh:2: module load cray-mpich: command not found; correct the line"; not_launched
+sed 's/cray-mpich/& 2> \/dev\/null || true/' "$folder/nomodule.sh" > "$folder/tolerant.sh"
+job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/tolerant.sh" -- my.yaml
 echo "== site files"
 
-# submit CODE WORD...: runs submit.sh of the clone with site files.
+# submit CODE WORD...: runs submit.sh of the clone with site files and the variables in `with`.
+with=()
 submit() {
   local code=0
-  rm -f "$folder"/{sbatch,qsub}
-  (cd "$data" && env -i PATH="$folder/bin:$PATH" HOME="$folder/home" GYRFALCON="$folder/bin/program" VERIFY=1 "$folder/clone/jobscripts/submit.sh" "${@:2}") \
+  rm -f "$folder"/{sbatch,qsub,program}
+  (cd "$data" && env -i PATH="$folder/bin:$PATH" HOME="$folder/home" GYRFALCON="$folder/bin/program" VERIFY=1 ${with[@]+"${with[@]}"} "$folder/clone/jobscripts/submit.sh" "${@:2}") \
     > "$folder/said" 2>&1 || code=$?
   [ "$code" = "$1" ] || failed "submit.sh ${*:2} returned $code instead of $1" "$folder/said"
 }
@@ -125,6 +131,39 @@ said 'make cuda'
 submit 64 slurm-cpu.sh my.yaml --nodes=64
 said '--nodes=64: options of sbatch and qsub stand before the script'
 echo "== submit.sh"
+
+# The deck is planned on the ranks of the job before it is submitted.
+planned() {
+  submit 0 "${@:2}"
+  has program plan; has program --ranks; has program "$1"
+}
+planned 16 slurm-gpu.sh my.yaml train.steps=3
+has program train.steps=3
+planned 8 --nodes=2 slurm-gpu.sh my.yaml
+planned 12 -N3 slurm-gpu.sh my.yaml
+planned 20 -N 5 slurm-gpu.sh my.yaml
+planned 10 --nodes=2 --ntasks-per-node 5 slurm-gpu.sh my.yaml
+planned 7 --nodes=2 -n 7 slurm-gpu.sh my.yaml
+planned 16 pbs-gpu.sh my.yaml
+planned 24 -l select=3:ncpus=96:mpiprocs=8 pbs-gpu.sh my.yaml
+with=(RANKS=5)
+planned 5 slurm-gpu.sh my.yaml
+with=()
+printf '#!/bin/sh\necho "gyrfalcon: train.global_batch_size: 8 sequences do not split" >&2\nexit 78\n' > "$folder/bin/refuses"
+printf '#!/bin/sh\nexit 69\n' > "$folder/bin/unable"
+chmod +x "$folder/bin"/{refuses,unable}
+with=(GYRFALCON="$folder/bin/refuses")
+submit 78 slurm-gpu.sh my.yaml
+said 'the deck is refused on the 16 ranks of this job: gyrfalcon: train.global_batch_size: 8 sequences do not split'
+submit 78 pbs-gpu.sh my.yaml
+[ ! -e "$folder/sbatch" ] || failed "a job with a refused deck was submitted to Slurm"
+[ ! -e "$folder/qsub" ] || failed "a job with a refused deck was submitted to PBS"
+with=(GYRFALCON="$folder/bin/unable")
+submit 0 slurm-gpu.sh my.yaml
+said 'the deck is not checked on 16 ranks, because gyrfalcon plan returned 69 here'
+has sbatch my.yaml
+with=()
+echo "== the deck is checked before submission"
 
 # alone CODE VARIABLE=value...: job.sh without a scheduler.
 alone() {

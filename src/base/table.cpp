@@ -10,43 +10,19 @@
 namespace gyr {
 namespace {
 
-// Number of characters that a terminal shows; UTF-8 continuation bytes do not count.
-std::size_t width_of(const std::string& text) {
-  return std::size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
 std::string padded(const std::string& text, std::size_t width, bool right) {
-  const std::string space(width - std::min(width, width_of(text)), ' ');
+  const std::string space(width - std::min(width, shown_width(text)), ' ');
   return right ? space + text : text + space;
 }
 
-// Breaks text into lines at spaces; a word wider than the column is split.
-std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
-  if (width_of(text) <= width) return {text};
-  std::vector<std::string> lines(1);
-  for (std::size_t begin = 0; begin < text.size();) {
-    std::size_t end = std::min(text.find(' ', begin), text.size());
-    std::string word = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (!lines.back().empty() && width_of(lines.back()) + 1 + width_of(word) > width) lines.emplace_back();
-    for (; width_of(word) > width; lines.emplace_back()) {
-      std::size_t break_at = width;
-      while (width_of(word.substr(0, break_at)) < width || (word[break_at] & 0xc0) == 0x80) ++break_at;
-      lines.back() = word.substr(0, break_at);
-      word.erase(0, break_at);
-    }
-    lines.back().append(lines.back().empty() ? "" : " ").append(word);
-  }
-  return lines;
-}
-
-// Breaks a cell of the first column into lines. Further lines are indented, so that a wrapped name does not look like
-// several rows.
+// Breaks a cell of the first column into lines. Further lines are indented more than the first one, so that a wrapped name
+// does not look like several rows.
 std::vector<std::string> hanging(const std::string& text, std::size_t width) {
   constexpr std::size_t indent = 2;
-  if (width_of(text) <= width || width <= indent) return wrapped(text, std::max<std::size_t>(width, 1));
-  std::vector<std::string> lines = wrapped(text, width - indent);
-  for (std::size_t i = 1; i < lines.size(); ++i) lines[i].insert(0, indent, ' ');
+  const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
+  if (shown_width(text) <= width || width <= begin + indent) return broken_lines(text, std::max<std::size_t>(width, 1));
+  std::vector<std::string> lines = broken_lines(text.substr(begin), width - begin - indent);
+  for (std::size_t i = 0; i < lines.size(); ++i) lines[i].insert(0, begin + (i > 0 ? indent : 0), ' ');
   return lines;
 }
 
@@ -54,7 +30,7 @@ std::size_t longest_word(const std::string& text) {
   std::size_t longest = 0;
   for (std::size_t begin = 0, end = 0; end < text.size(); begin = end + 1) {
     end = std::min(text.find(' ', begin), text.size());
-    longest = std::max(longest, width_of(text.substr(begin, end - begin)));
+    longest = std::max(longest, shown_width(text.substr(begin, end - begin)));
   }
   return longest;
 }
@@ -100,9 +76,9 @@ Table::Widths Table::natural_widths(bool titles, bool wrap_titles) const {
   Widths widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     const std::string& title = columns_[c].title;
-    std::size_t width = !titles ? 0 : wrap_titles ? longest_word(title) : width_of(title);
+    std::size_t width = !titles ? 0 : wrap_titles ? longest_word(title) : shown_width(title);
     for (std::size_t r = 0; r < rows_.size(); ++r)
-      if (!is_heading_[r]) width = std::max(width, std::min(width_of(rows_[r][c]), columns_[c].at_most));
+      if (!is_heading_[r]) width = std::max(width, std::min(shown_width(rows_[r][c]), columns_[c].at_most));
     widths.push_back(width);
   }
   return widths;
@@ -154,7 +130,7 @@ std::string Table::text_of(const std::vector<std::size_t>& shown, const Widths& 
   std::vector<std::vector<std::string>> names;
   for (const std::size_t c : shown) {
     part.push_back(widths[c]), right.push_back(columns_[c].right);
-    names.push_back(wrapped(columns_[c].title, std::max<std::size_t>(widths[c], 1)));
+    names.push_back(broken_lines(columns_[c].title, std::max<std::size_t>(widths[c], 1)));
   }
   std::string text = titles ? row_lines(names, right, part) : "";
   for (std::size_t r = 0; r < rows_.size(); ++r) {
@@ -164,7 +140,7 @@ std::string Table::text_of(const std::vector<std::size_t>& shown, const Widths& 
     }
     std::vector<std::vector<std::string>> cells;
     for (const std::size_t c : shown)
-      cells.push_back(c == 0 ? hanging(rows_[r][c], widths[c]) : wrapped(rows_[r][c], std::max<std::size_t>(widths[c], 1)));
+      cells.push_back(c == 0 ? hanging(rows_[r][c], widths[c]) : broken_lines(rows_[r][c], std::max<std::size_t>(widths[c], 1)));
     text += row_lines(cells, right, part);
   }
   return text;

@@ -3,8 +3,10 @@
 
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 
 namespace gyr {
@@ -18,6 +20,41 @@ int output_width(std::FILE* out, int of_files) {
   if (error == std::errc() && end == text.data() + text.size() && columns >= least) return columns;
   winsize size{};
   return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= least ? size.ws_col : of_files;
+}
+
+std::size_t shown_width(const std::string& text) {
+  return std::size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+std::vector<std::string> broken_lines(const std::string& text, std::size_t width) {
+  if (shown_width(text) <= width) return {text};
+  std::vector<std::string> lines(1);
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = std::min(text.find(' ', begin), text.size());
+    std::string word = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (!lines.back().empty() && shown_width(lines.back()) + 1 + shown_width(word) > width) lines.emplace_back();
+    for (; shown_width(word) > width; lines.emplace_back()) {
+      std::size_t break_at = width;
+      while (shown_width(word.substr(0, break_at)) < width || (word[break_at] & 0xc0) == 0x80) ++break_at;
+      lines.back() = word.substr(0, break_at);
+      word.erase(0, break_at);
+    }
+    lines.back().append(lines.back().empty() ? "" : " ").append(word);
+  }
+  return lines;
+}
+
+std::string prose(const std::string& text) {
+  const auto width = std::size_t(output_width(stdout, std::numeric_limits<int>::max()));
+  std::string broken;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    for (const std::string& line : broken_lines(text.substr(begin, end - begin), width)) broken += line + '\n';
+    begin = end + 1;
+  }
+  if (!text.ends_with('\n') && !broken.empty()) broken.pop_back();
+  return broken;
 }
 
 }  // namespace gyr

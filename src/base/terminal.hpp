@@ -2,10 +2,20 @@
 #pragma once
 
 #include <cstdio>
+#include <string>
+#include <vector>
 
 namespace gyr {
 
 // Width of output in columns: COLUMNS if it is set, the width of the terminal, or `of_files` for files and pipes.
 int output_width(std::FILE* out, int of_files = 100);
+
+// Number of characters that a terminal shows; UTF-8 continuation bytes do not count.
+std::size_t shown_width(const std::string& text);
+// Breaks text into lines at spaces; a word wider than `width` is split.
+std::vector<std::string> broken_lines(const std::string& text, std::size_t width);
+// Sentences for standard output, each line broken at spaces to the width of the terminal or COLUMNS. Lines for files and
+// pipes are not broken, so that programs can search them.
+std::string prose(const std::string& text);
 
 }  // namespace gyr

@@ -6,6 +6,7 @@
 #include "modules/cost/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
+#include "src/base/terminal.hpp"
 #include "src/commands/plan_report.hpp"
 
 namespace gyr {
@@ -23,22 +24,35 @@ bool offload_fits_hosts(const RunPlan& plan, const Cluster& cluster) {
   return true;
 }
 
-// Memory of the rank that fills its device most, relative to the memory besides the reserve, and a warning if some rank
-// does not fit.
-std::string memory_text(const RunPlan& plan, const Cluster& cluster) {
-  double part = 0, bytes = 0;
-  const Cluster::Device* fullest = &cluster.device;
+// The rank that fills its device most, relative to the memory besides the reserve.
+struct FullestRank {
+  const RankPlan* plan;
+  const Cluster::Device* device;
+  double bytes = 0;
+  bool fits() const { return bytes <= device->usable(); }
+};
+
+FullestRank fullest_rank(const RunPlan& plan, const Cluster& cluster) {
+  FullestRank fullest{&plan.ranks.front(), &cluster.device};
+  double part = 0;
   for (int position = 0; position < plan.layout.ranks(); ++position) {
     const Cluster::Device& device = cluster.island_of(plan.layout.rank_at(position)).device;
-    const double takes = double(plan.of(position).capacity.total());
-    if (takes > part * device.usable()) part = takes / device.usable(), bytes = takes, fullest = &device;
+    const RankPlan& rank = plan.of(position);
+    const double takes = double(rank.capacity.total());
+    if (takes > part * device.usable()) part = takes / device.usable(), fullest = {&rank, &device, takes};
   }
-  return fmt::format(
-      "{} of {} on the rank that fills its device most{}{}", bytes_text(bytes), bytes_text(fullest->usable()),
-      fullest->reserve > 0 ? fmt::format(" (besides a reserve of {} for CUDA context, NCCL and cuBLAS)", bytes_text(fullest->reserve)) : "",
-      part > 1                             ? ": IT DOES NOT FIT"
-      : !offload_fits_hosts(plan, cluster) ? "; OFFLOADED ACTIVATIONS DO NOT FIT THE HOST"
-                                           : "");
+  return fullest;
+}
+
+// Memory of the rank that fills its device most, and a warning if some rank does not fit.
+std::string memory_text(const RunPlan& plan, const Cluster& cluster) {
+  const FullestRank fullest = fullest_rank(plan, cluster);
+  const double reserve = fullest.device->reserve;
+  return fmt::format("{} of {} on the rank that fills its device most{}{}", bytes_text(fullest.bytes), bytes_text(fullest.device->usable()),
+                     reserve > 0 ? fmt::format(" (besides a reserve of {} for CUDA context, NCCL and cuBLAS)", bytes_text(reserve)) : "",
+                     !fullest.fits()                      ? ": IT DOES NOT FIT"
+                     : !offload_fits_hosts(plan, cluster) ? "; OFFLOADED ACTIVATIONS DO NOT FIT THE HOST"
+                                                          : "");
 }
 
 std::string part_text(double seconds, const Prediction& p) { return fmt::format("{}, {:.1f} %", time_text(seconds, 4), 100 * seconds / p.seconds); }
@@ -49,6 +63,22 @@ std::string training_text(double tokens, double rate, int ranks, const Cluster& 
   if (cost.joules > 0)
     text += fmt::format("; {} for the devices at {:.0f} W each", metric_text(cost.joules / 3600, "Wh"), cluster.watts(ranks) / ranks);
   return text;
+}
+
+// Settings that make this part of the memory of a rank smaller. A ZeRO level counts if the run does not use it yet.
+std::string smaller_with(Memory part, const Layout& layout) {
+  const auto sharded = [&](Shard level, const char* setting) {
+    const bool helps = layout.size(Axis::data) * layout.size(Axis::context) > 1 && int(layout.shard) < int(level);
+    return fmt::format("{}a larger parallel.tensor or parallel.pipeline", helps ? std::string(setting) + ", or " : "");
+  };
+  switch (part) {
+    case Memory::weights: return sharded(Shard::weights, "parallel.shard=weights (ZeRO-3)");
+    case Memory::gradients: return sharded(Shard::gradients, "parallel.shard=gradients (ZeRO-2)");
+    case Memory::optimizer: return sharded(Shard::optimizer, "parallel.shard=optimizer (ZeRO-1)");
+    case Memory::activations: return "activation.recompute=full, a smaller train.micro_batch_size, or a larger parallel.context";
+    case Memory::scratch: break;
+  }
+  return "a smaller train.micro_batch_size or train.seq_length";
 }
 
 // Bytes that cross slow links between islands in a step, by communicator.
@@ -68,6 +98,27 @@ PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
     : plans(plan.config, plan.layout),
       step(timeline_of(plans, plan.config, plan.layout, machine.cluster, machine.profile ? &*machine.profile : nullptr)),
       traffic(link_traffic(plan.ranks, plan.config, plan.layout, machine.cluster, most_blocks)) {}
+
+void require_fits(const RunPlan& plan, const Machine* machine) {
+  const RankPlan* rank = &plan.largest_rank();
+  double usable = double(plan.run.device_bytes);
+  if (machine) {
+    const FullestRank fullest = fullest_rank(plan, machine->cluster);
+    rank = fullest.plan, usable = fullest.device->usable();
+    require(
+        !fullest.fits() || offload_fits_hosts(plan, machine->cluster), Exit::config,
+        "the plan does not fit in memory: the offloaded activations need more than host.memory of the cluster file; set activation.policy=recompute, "
+        "or lower activation.alpha");
+  }
+  const Capacity& capacity = rank->capacity;
+  if (usable <= 0 || double(capacity.total()) <= usable) return;
+  Memory largest = Memory::weights;
+  for (int i = 0; i < memory_categories; ++i)
+    if (capacity.bytes(Memory(i)) > capacity.bytes(largest)) largest = Memory(i);
+  fail(Exit::config, "the plan does not fit in memory: a rank takes {} of {}. The largest part is `{}` with {}; it becomes smaller with {}",
+       bytes_text(double(capacity.total())), bytes_text(usable), name_of(largest), bytes_text(double(capacity.bytes(largest))),
+       smaller_with(largest, plan.layout));
+}
 
 double utilisation(const RunConfig& run, int ranks, const Cluster& cluster, double seconds) {
   const double flops = training_flops(run.model, run.lengths(), run.optimizer.trained()) * double(run.largest_batch() * run.lengths().text);
@@ -144,6 +195,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   else exposed("fixed cost", bubble(p), "cost per step of the cluster file (fit.step)");
   facts.emplace_back("training", training_text(tokens, rate, layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
+  for (const std::string& note : doubtful_links(cluster, layout.ranks())) facts.emplace_back("links", note);
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));
   return facts;
 }
@@ -165,11 +217,11 @@ std::string source_text(const Machine& machine) {
 std::string cluster_report(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   Table table({{""}, {"", false, 90}});
   for (const auto& [name, value] : prediction_facts(plan, predicted, machine, tokens)) table.row({name, value});
-  std::string text = fmt::format("\n{}\n{}{}\n", source_text(machine), table.str(false), not_predicted);
+  std::string text = "\n" + prose(source_text(machine)) + "\n" + table.str(false) + prose(not_predicted) + "\n";
   if (plan.layout.ranks() == 1) return text;
   Table links({{"link"}, {"communicator"}, {"operation"}, {"size", true}, {"% of all bytes", true}});
   for (const auto& row : link_rows(predicted.traffic, bytes_text)) links.row(row);
-  return text + fmt::format("\nCommunication of a step by link ({})\n{}", links_explained, links.str());
+  return text + prose(fmt::format("\nCommunication of a step by link ({})\n", links_explained)) + links.str();
 }
 
 }  // namespace gyr

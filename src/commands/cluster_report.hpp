@@ -61,4 +61,8 @@ inline constexpr const char* not_predicted =
 inline constexpr const char* links_explained = "sum over all ranks; collectives are counted as rings in rank order";
 std::string cluster_report(const RunPlan&, const PredictedRun&, const Machine&, double tokens);
 
+// Exit::config if a rank needs more memory than its device has, or offloads more than its host has. Names the largest part
+// and the keys that make it smaller. `machine`: null to compare with memory.device_bytes, if it is set.
+void require_fits(const RunPlan&, const Machine* machine);
+
 }  // namespace gyr

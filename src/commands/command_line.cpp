@@ -71,11 +71,11 @@ std::string unknown_option(const CLI::App& command, const std::string& word, con
   const std::string name = word.substr(0, equals);
   const bool has_keys = command.get_option_no_throw("overrides") != nullptr;
   const std::string value = equals != word.npos ? word.substr(equals + 1) : next.starts_with("--") || next.find('=') != next.npos ? "" : next;
-  if (const std::string advice = has_keys && advise ? advise(name, value) : ""; !advice.empty())
-    return fmt::format("there is no option `{}`; keys of the deck are written section.key=value, without dashes: {}", name, advice);
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options({}))
     for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
+  if (const std::string advice = has_keys && advise ? advise(name, value, names) : ""; !advice.empty())
+    return fmt::format("there is no option `{}`; {}", name, advice);
   return fmt::format("there is no option `{}`{}", name, suggestion(name, names));
 }
 

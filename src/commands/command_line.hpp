@@ -106,8 +106,8 @@ class Command {
   // For the program only: parses the command line and runs the callbacks of the commands that it names. Returns false
   // if --help or --version was printed, so that nothing is left to do. Exit::usage: a sentence that names the mistake.
   // `advise`: describes what the user meant by an option that a command with deck keys does not have, given its name and
-  // value; empty: unknown.
-  using Advise = std::function<std::string(const std::string& name, const std::string& value)>;
+  // value, and the long options of the command; empty: unknown.
+  using Advise = std::function<std::string(const std::string& name, const std::string& value, const std::vector<std::string>& options)>;
   bool parse(int argc, char** argv, const Advise& advise = {});
 
  private:

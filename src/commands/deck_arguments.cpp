@@ -59,6 +59,14 @@ std::string deck_key_advice(const std::string& name, const std::string& value) {
   return advice.empty() ? remedy_for(key, paths, Match::name) : advice;
 }
 
+std::string option_advice(const std::string& name, const std::string& value, const std::vector<std::string>& options) {
+  if (counts_ranks(name) && std::find(options.begin(), options.end(), "--ranks") != options.end())
+    return name.find("node") != name.npos ? "did you mean `--ranks`? It counts devices: nodes x devices per node"
+                                          : fmt::format("did you mean `--ranks{}`?", value.empty() ? "" : " " + shown(value));
+  const std::string advice = deck_key_advice(name, value);
+  return advice.empty() ? "" : "keys of the deck are written section.key=value, without dashes: " + advice;
+}
+
 namespace {
 
 // Refuses overrides without a section, such as steps=3, if the section is known.

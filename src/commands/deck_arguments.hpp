@@ -24,6 +24,8 @@ void describe_deck(Command&);
 // Advice on a key that is written without its section or under its name in another framework, such as "did you mean
 // `train.steps=3`?". Empty if the name is unknown.
 std::string deck_key_advice(const std::string& name, const std::string& value);
+// Advice on an option that a command with these long options does not have: --ranks for a number of GPUs, otherwise a deck key.
+std::string option_advice(const std::string& name, const std::string& value, const std::vector<std::string>& options);
 // `effective`: receives the deck with every key and the value in use.
 RunConfig read_deck(const DeckArguments&, const Runtime&, std::string& effective);
 // Number of ranks of a run that is planned but not started: `asked` if positive, else the ranks of this MPI job if

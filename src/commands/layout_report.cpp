@@ -6,6 +6,7 @@
 #include "modules/objectives/objective.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
+#include "src/base/terminal.hpp"
 
 namespace gyr {
 
@@ -100,6 +101,7 @@ std::string layout_report(const RunConfig& run) {
     if (count % rules.ranks != 0 && rules.ranks % count != 0)
       text += fmt::format("A run rejects this number of ranks, because {} is {}; in this report, tensors that cannot be sharded are replicated.\n",
                           key, count);
+  text = prose(text);
   const auto add = [&](const std::string& title, const ModelChains& chains) {
     for (const ModelChain& chain : chains) {
       Table table({{"operator"},

@@ -8,6 +8,7 @@
 
 #include "src/base/limits.hpp"
 #include "src/base/output_file.hpp"
+#include "src/base/terminal.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/layout_report.hpp"
 #include "src/commands/plan_page.hpp"
@@ -18,6 +19,8 @@
 #include "src/config/run_advice.hpp"
 #include "src/planner/machine/run_islands.hpp"
 #include "src/pretrained/new_head.hpp"
+#include "src/report/transfer.hpp"
+#include "src/train/feed.hpp"
 
 namespace gyr {
 
@@ -30,6 +33,7 @@ void write_page(const std::string& name, const std::string& page) {
   std::printf("%s: open it in a browser\n", name.c_str());
 }
 
+constexpr double progress_seconds = 5;   // between two lines of progress of a search, if standard error is no terminal
 constexpr std::size_t most_placed = 10;  // layouts that --explain ranks at most to find the place of the deck's own
 
 // Searches for the fastest layout and prints the report. With --html, writes a page with the plan of that layout
@@ -38,8 +42,13 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
   require(machine.has_value(), Exit::usage,
           "--explain searches for the fastest layout on a machine; name its description with --cluster: "
           "input/clusters/ has some, and mpiexec -n N gyrfalcon probe --out FILE measures this one");
-  const SearchResult found =
-      search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr, 10, Pruning::bounds, most_waiting, most_placed);
+  const SearchResult found = [&] {
+    StatusLine line(stderr, progress_seconds);
+    return search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr, 10, Pruning::bounds, most_waiting, most_placed,
+                  [&](const SearchProgress& p) {
+                    if (line.due()) line.show(progress_text(p, line.seconds()));
+                  });
+  }();
   const std::string text = search_report(run, ranks, machine->cluster, found, a.tokens);  // throws if no layout fits
   if (a.page.empty()) {
     std::printf("%s", text.c_str());
@@ -76,6 +85,7 @@ int plan(const PlanArguments& a) {
           if (runtime.rank() == 0) std::printf("%s", layout_report(asked).c_str());
           return;
         }
+        if (runtime.rank() == 0) check_token_files(asked);
         const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);
         if (a.explain) {
@@ -93,17 +103,19 @@ int plan(const PlanArguments& a) {
         std::optional<PredictedRun> predicted;
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
-        if (!deck.notes.empty()) std::printf("%s\n\n", deck.notes.c_str());
-        for (const std::string& warning : doubtful_settings(deck.run)) std::printf("warning: %s\n", warning.c_str());
+        if (!deck.notes.empty()) std::printf("%s\n\n", prose(deck.notes).c_str());
+        for (const std::string& warning : doubtful_settings(deck.run)) std::printf("%s\n", prose("warning: " + warning).c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         else write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
+        require_fits(plan, machine ? &*machine : nullptr);
       },
       LastLine::of_failures);
 }
 
 void add_plan(Command& app, Action& action) {
   auto a = std::make_shared<PlanArguments>();
-  Command* command = app.add_command("plan", "Print memory, FLOPs and communication of a run without running it (train --dry-run)");
+  Command* command = app.add_command(
+      "plan", "Print memory, FLOPs and communication of a run without running it (train --dry-run); exit code 78 if it does not fit in memory");
   add_deck(*command, *a);
   describe_deck(*command);
   command->add_option("-n,--ranks", a->ranks, "Number of ranks of the run; default: that of the deck's grid")->between(1, double(most_ranks));

@@ -15,8 +15,10 @@
 #include "modules/objectives/objective.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
+#include "src/base/terminal.hpp"
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint.hpp"
+#include "src/config/layout_rules.hpp"
 #include "src/config/mixer_split.hpp"
 #include "src/engine/config/activation_choice.hpp"
 #include "src/engine/dry_run/plan.hpp"
@@ -88,7 +90,7 @@ void add_rows(Table& table, const std::vector<AlikeRanks>& groups) {
 std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout, const Unit& unit) {
   std::vector<TableColumn> columns{{"stage", true}, {"tensor rank", true}, {"layers", true}, {"parameters", true}};
   for (int i = 0; i < memory_categories; ++i) columns.push_back({std::string(name_of(Memory(i))), true});
-  for (const char* name : {"total", "live", "planned", "planned/live"}) columns.push_back({name, true});
+  for (const char* name : {"total", "live", "planned"}) columns.push_back({name, true});
   Table table(columns, 2);
   add_rows(table, alike_ranks(plans, layout, [&](const RankPlan& p) {
              const PipelineShape shape = pipeline_shape(layout, 1);
@@ -98,7 +100,6 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
              std::vector<std::string> row{fmt::format("{}", layers), metric_text(double(p.parameters), "")};
              for (int i = 0; i < memory_categories; ++i) row.push_back(unit(double(p.capacity.bytes(Memory(i)))));
              for (const Index bytes : {p.capacity.total(), p.capacity.live, p.capacity.working()}) row.push_back(unit(double(bytes)));
-             row.push_back(fmt::format("{:.2f}", double(p.capacity.working()) / double(p.capacity.live)));
              return TableRows{row};
            }));
   return table.str();
@@ -150,8 +151,9 @@ std::string symbols_text(const EngineConfig& config, const Layout& layout) {
   if (layout.sequence)
     text += fmt::format("; {} rows of the residual stream where {} tensor-parallel ranks shard it",
                         StreamRows{rows, layout.stream_parts()}.rows_per_part(), layout.stream_parts());
-  return text + fmt::format("; hidden: {} channels; {} bytes per element\n", config.model.hidden_size, size_of(config.precision)) +
-         "branches: each layer all-reduces one residual branch in forward and one in backward, a P layer two; recomputed layers repeat the forward\n";
+  return prose(
+      text + fmt::format("; hidden: {} channels; {} bytes per element\n", config.model.hidden_size, size_of(config.precision)) +
+      "branches: each layer all-reduces one residual branch in forward and one in backward, a P layer two; recomputed layers repeat the forward\n");
 }
 
 std::string kernel_table(const RankPlan& p) {
@@ -188,10 +190,10 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
     row(choice.name + (here ? " (this deck)" : ""), choice);
   }
   if (!listed) row("this deck", {"", config.recompute, config.offload});
-  return fmt::format(
+  return prose(fmt::format(
              "\nActivation checkpointing and offload (activation.*): memory of the rank that uses most, bytes copied between device and host in "
              "a step of {}, and extra FLOPs\n",
-             counted(other.micros, "micro-batch", "micro-batches")) +
+             counted(other.micros, "micro-batch", "micro-batches"))) +
          table.str();
 }
 
@@ -207,9 +209,10 @@ std::string host_text(const std::vector<RankPlan>& plans, const OffloadConfig& o
 // (parallel.mixer).
 std::string mixer_text(const RunConfig& run, const Layout& layout) {
   if (layout.size(Axis::tensor) == 1 || !has_layer(all_layers(run.model), &LayerTraits::without_mixers)) return "";
-  return "\nMixers (parallel.mixer): forward FLOPs per token of attention and SSM in a P block, on a rank that computes them. KV heads and\n"
-         "groups of B and C that cannot be split are replicated on every rank that computes a part. With mixers apart, fewer ranks replicate\n"
-         "them, but the step waits for the slower team\n" +
+  return prose(
+             "\nMixers (parallel.mixer): forward FLOPs per token of attention and SSM in a P block, on a rank that computes them. KV heads and "
+             "groups of B and C that cannot be split are replicated on every rank that computes a part. With mixers apart, fewer ranks "
+             "replicate them, but the step waits for the slower team\n") +
          mixer_table(run.model, run.train.seq_length, layout.size(Axis::tensor), layout.attention_ranks);
 }
 
@@ -304,6 +307,7 @@ Facts plan_facts(const RunPlan& plan) {
                                   flop_text(training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens), flop_text(flops.minimal),
                                   flop_text(flops.executed), flop_text(flops.megatron))},
       {"rank FLOPs", executed_text(least->flops, plan.slowest().flops)}};
+  if (const std::string limit = batch_limit_text(run, layout.ranks()); !limit.empty()) facts.emplace_back("batch", limit);
   if (layout.size(Axis::pipeline) > 1)
     facts.emplace_back("ideal pipeline bubble",
                        fmt::format("{:.1f} % of a step{}", 100 * bubble_fraction(config.schedule, shape),
@@ -334,15 +338,14 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
     table.row({choice.name, tokens > 0 ? fmt::format("{}{}", is_longest ? "at least " : "", tokens) : "none",
                first > 0 ? fmt::format("{:.2f}", double(tokens) / double(first)) : ""});
   }
-  std::string text = "Longest sequence that fits in " + bytes_text(row_capacity.device);
-  if (std::isfinite(row_capacity.host)) text += fmt::format(" and {} of host memory", bytes_text(row_capacity.host));
-  text += fmt::format(" ({}, micro-batch {}, to {})\n", counted(ranks, "rank"), run.train.micro_batch_size, counted(unit_of_length(run), "token")) +
-          table.str();
-  if (more) text += fmt::format("At least: sequences longer than {} tokens are not tried.\n", longest_tried);
+  std::string title = "Longest sequence that fits in " + bytes_text(row_capacity.device), notes;
+  if (std::isfinite(row_capacity.host)) title += fmt::format(" and {} of host memory", bytes_text(row_capacity.host));
+  title += fmt::format(" ({}, micro-batch {}, to {})\n", counted(ranks, "rank"), run.train.micro_batch_size, counted(unit_of_length(run), "token"));
+  if (more) notes += fmt::format("At least: sequences longer than {} tokens are not tried.\n", longest_tried);
   if (first == 0)
-    text += fmt::format("With the last of these policies, the rank that uses most memory needs {} for {}.\n",
-                        bytes_text(taken(run, ranks, unit_of_length(run), choices.back()).device), counted(unit_of_length(run), "token"));
-  return text;
+    notes += fmt::format("With the last of these policies, the rank that uses most memory needs {} for {}.\n",
+                         bytes_text(taken(run, ranks, unit_of_length(run), choices.back()).device), counted(unit_of_length(run), "token"));
+  return prose(title) + table.str() + prose(notes);
 }
 
 std::string plan_report(const RunPlan& plan, const std::string& predicted) {
@@ -352,8 +355,8 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
   const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();
   const Unit unit = byte_unit(double(largest_rank.capacity.total()));
   return summary.str(false) + predicted +
-         fmt::format("\nMemory of each rank in {} (live: peak of activations and scratch in use at once; planned: memory reserved for them)\n",
-                     unit.name) +
+         prose(fmt::format("\nMemory of each rank in {} (live: peak of activations and scratch in use at once; planned: memory reserved for them)\n",
+                           unit.name)) +
          memory_table(list, layout, unit) + "\nMemory of the rank that uses most, by content\n" + bytes_table(largest_rank) +
          activation_text(config, layout, largest_rank.position) + mixer_text(run, layout) +
          (layout.ranks() > 1 ? "\nCommunication of a rank in a step (payload passed to the communicator)\n" + symbols_text(config, layout) +

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
+#include "src/base/terminal.hpp"
 #include "src/commands/cluster_report.hpp"
+#include "src/config/layout_rules.hpp"
 #include "src/planner/machine/run_islands.hpp"
 
 namespace gyr {
@@ -18,8 +21,6 @@ namespace {
 struct Parts {
   explicit Parts(const Prediction& p) : seconds{p.compute, p.transfers, p.copies, p.buckets, bubble(p)} {}
   static constexpr std::array<const char*, 5> names{"compute", "model-parallel comm", "host copies", "data-parallel comm", "bubble"};
-  static constexpr std::array<const char*, 5> full_names{"compute", "exposed tensor / context communication", "exposed host copies",
-                                                         "exposed data-parallel communication", "bubble"};
   std::array<double, 5> seconds;
 };
 
@@ -31,15 +32,27 @@ std::string milli_with_error(double seconds, const Cluster& cluster) {
   return milli(seconds) + (error > 0 ? fmt::format(" ± {}", milli(error)) : "");
 }
 
-// Part of the step in which this layout loses most time against the first one.
+// Time that this layout takes longer than the first one, and its parts: "7.40 ms = compute +48.60, model-parallel comm
+// -41.20". The printed parts add up to the printed time: the largest one takes what rounding leaves.
 std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
   const Parts mine(found.prediction), best(first.prediction);
   const double more = found.prediction.seconds - first.prediction.seconds;
-  std::size_t most = 0;
-  for (std::size_t i = 0; i < mine.seconds.size(); ++i)
-    if (mine.seconds[i] - best.seconds[i] > mine.seconds[most] - best.seconds[most]) most = i;
   if (more == 0) return "as fast";
-  return fmt::format("{}: {} {} more", time_text(more), Parts::full_names[most], time_text(mine.seconds[most] - best.seconds[most]));
+  const Unit unit = time_unit(more);
+  const double digit = unit.size * std::pow(10, -unit.decimals);  // value of the last printed digit
+  std::array<Index, 5> digits;
+  Index left = std::lround(more / digit);
+  std::size_t largest = 0;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    left -= digits[i] = std::lround((mine.seconds[i] - best.seconds[i]) / digit);
+    if (std::abs(digits[i]) > std::abs(digits[largest])) largest = i;
+  }
+  digits[largest] += left;
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i)
+    if (digits[i] != 0)
+      text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", Parts::names[i], digits[i] > 0 ? "+" : "", unit(double(digits[i]) * digit));
+  return fmt::format("{} {} = {}", unit(more), unit.name, text);
 }
 
 std::string ranking(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
@@ -59,6 +72,14 @@ std::string rejected(const SearchResult& result) {
     table.row({layouts, why});
   }
   return table.str();
+}
+
+// Deck keys that define a layout, as words that a shell passes on.
+std::string overrides_text(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines)
+    text += (text.empty() ? "" : " ") + (line.find_first_of("[]\"' ,:") == std::string::npos ? line : "'" + line + "'");
+  return text;
 }
 
 // Deck keys that define a layout, as YAML by section.
@@ -127,25 +148,43 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
   return rows;
 }
 
+std::string progress_text(const SearchProgress& p, double seconds) {
+  return fmt::format("searching {:.0f} layouts: {} of the fastest found, {} predicted, {}, {:.0f} s", p.layouts, p.ranked, p.predicted,
+                     counted(Index(p.dry_runs), "dry run"), seconds);
+}
+
 std::string search_summary(const SearchResult& r) {
   return fmt::format(
-      "{:.0f} layouts: {:.0f} violate a rule of the deck, {:.0f} too large for memory{}, {:.0f} pruned (lower bound above the tenth), {} predicted; "
-      "{}, {}",
-      r.layouts, r.by_rules.layouts(), r.by_memory.layouts(),
-      r.by_reserve > 0 ? fmt::format(" ({:.0f} of them leave less than the reserve)", r.by_reserve) : "", r.slower, r.predicted,
-      counted(Index(r.dry_runs), "dry run"), time_text(r.seconds));
+      "{}: {}, {:.0f} too large for memory{}, {:.0f} pruned (lower bound above the tenth), {} predicted; {}, {}", counted(Index(r.layouts), "layout"),
+      counted(Index(r.by_rules.layouts()), "violates a rule of the deck", "violate a rule of the deck"), r.by_memory.layouts(),
+      r.by_reserve > 0 ? fmt::format(" ({} less than the reserve)", counted(Index(r.by_reserve), "of them leaves", "of them leave")) : "", r.slower,
+      r.predicted, counted(Index(r.dry_runs), "dry run"), time_text(r.seconds));
 }
 
 void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
   if (!r.best.empty()) return;
   const std::vector<Refusals::Line> large = r.by_memory.lines(), refused = r.by_rules.lines();
-  fail(Exit::config, "no layout of {} fits on {}: of {:.0f}, {:.0f} violate a rule of the deck{}, {:.0f} are too large for memory{}",
-       counted(ranks, "rank"), cluster.name, r.layouts, r.by_rules.layouts(),
-       refused.empty() ? "" : fmt::format(" (most often: {})", refused.front().why), r.by_memory.layouts(),
+  fail(Exit::config, "no layout of {} fits on {}: of {}, {}{}, {} too large for memory{}", counted(ranks, "rank"), cluster.name,
+       counted(Index(r.layouts), "layout"), counted(Index(r.by_rules.layouts()), "violates a rule of the deck", "violate a rule of the deck"),
+       refused.empty() ? "" : fmt::format(" (most often: {})", refused.front().why), counted(Index(r.by_memory.layouts()), "is", "are"),
        large.empty() ? "" : fmt::format(" (most often: {}); take more ranks, a smaller model or shorter sequences", large.front().why));
 }
 
 namespace {
+
+bool is_equal_within_error(const FoundLayout& found, const FoundLayout& first, const Cluster& cluster) {
+  return found.prediction.seconds - first.prediction.seconds < first.prediction.seconds * cluster.errors.largest();
+}
+
+// Sentence about the layouts that the error of the prediction does not distinguish; empty if there is no error bar.
+std::string equal_text(const Cluster& cluster, const SearchResult& result) {
+  const FoundLayout& first = result.best.front();
+  std::size_t equal = 1;
+  while (equal < result.best.size() && is_equal_within_error(result.best[equal], first, cluster)) ++equal;
+  if (equal == 1) return "";
+  return fmt::format("Layouts 1 to {} are equal within the error: they differ by less than ± {} ms\n", equal,
+                     milli(first.prediction.seconds * cluster.errors.largest()));
+}
 
 std::string own_layout_text(const SearchResult& result, int ranks, const Cluster& cluster) {
   if (!result.own) return "";
@@ -154,7 +193,8 @@ std::string own_layout_text(const SearchResult& result, int ranks, const Cluster
   const FoundLayout &found = *own.found, &first = result.best.front();
   const std::string place =
       own.place > 0 ? fmt::format("place {}", own.place) : fmt::format("a place after the {} layouts that were ranked", own.ranked);
-  const std::string difference = own.place == 1 ? "no layout is faster" : "slower than the first by " + loss_of(found, first);
+  std::string difference = own.place == 1 ? "no layout is faster" : "slower than the first by " + loss_of(found, first);
+  if (own.place != 1 && is_equal_within_error(found, first, cluster)) difference += ", which is within the error";
   return fmt::format("The deck's own layout has {}: {}, micro-batches of {}, recompute {}, shard {}; {} ms per step; {}\n", place, own.choice.text(),
                      own.choice.micro_batch_size, recompute_text(own.choice), name_of(own.choice.shard),
                      milli_with_error(found.prediction.seconds, cluster), difference);
@@ -162,7 +202,9 @@ std::string own_layout_text(const SearchResult& result, int ranks, const Cluster
 
 std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   const LayoutChoice& best = result.best.front().choice;
-  std::string text = own_layout_text(result, ranks, cluster);
+  std::string text = equal_text(cluster, result) + own_layout_text(result, ranks, cluster);
+  if (const std::string limit = batch_limit_text(run, ranks); !limit.empty()) text += limit + '\n';
+  for (const std::string& note : doubtful_links(cluster, ranks)) text += "Links: " + note + '\n';
   if (micros_of(run, best) == 1)
     text += fmt::format(
         "The fastest layout has one micro-batch per data-parallel rank: train.global_batch_size = {} is {} data-parallel ranks x micro-batches of "
@@ -187,21 +229,22 @@ std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, 
   };
   for (std::size_t i = 0; i < result.best.size(); ++i) row(fmt::format("{}", i + 1), result.best[i]);
   if (result.own && result.own->found) row("deck", *result.own->found);
-  return fmt::format("\nTraining of {}{}: days at this rate, and energy of the devices (device.watts x devices x time)\n{}",
-                     metric_text(tokens, " tokens"), error_bar(cluster), table.str());
+  return prose(fmt::format("\nTraining of {}{}: days at this rate, and energy of the devices (device.watts x devices x time)\n",
+                           metric_text(tokens, " tokens"), error_bar(cluster))) +
+         table.str();
 }
 
 }  // namespace
 
 std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
   require_found(result, ranks, cluster);
-  return fmt::format(
-             "{} of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the rank that computes longest, memory of the rank that "
-             "uses most\n{}{}{}\n",
-             counted(ranks, "rank"), cluster.name, search_summary(result), ranking(run, ranks, cluster, result),
-             search_notes(run, ranks, cluster, result), costs_text(run, ranks, cluster, result, tokens)) +
-         fmt::format("Rejected layouts\n{}\nDeck keys of the fastest layout\n{}", rejected(result),
-                     deck_text(deck_lines(result.best.front().choice, run.parallel.keep, result.islands)));
+  const std::vector<std::string> keys = deck_lines(result.best.front().choice, run.parallel.keep, result.islands);
+  return prose(fmt::format("{} of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the rank that computes longest, memory of the "
+                           "rank that uses most\n",
+                           counted(ranks, "rank"), cluster.name, search_summary(result))) +
+         ranking(run, ranks, cluster, result) + prose(search_notes(run, ranks, cluster, result)) + costs_text(run, ranks, cluster, result, tokens) +
+         fmt::format("\nRejected layouts\n{}\nOverrides of the fastest layout, after train DECK\n{}\n\nDeck keys of the fastest layout\n{}",
+                     rejected(result), overrides_text(keys), deck_text(keys));
 }
 
 }  // namespace gyr

@@ -11,6 +11,8 @@
 namespace gyr {
 
 // One line: the number of layouts, and how many were rejected, pruned or predicted.
+// Progress of a search as one line.
+std::string progress_text(const SearchProgress&, double seconds);
 std::string search_summary(const SearchResult&);
 // Recomputation of a layout and, if the search chose it, the fraction of activations that is offloaded
 // (activation.alpha).

@@ -18,6 +18,8 @@ void check_islands(const Islands&, int ranks);
 std::vector<Span> stages_of(const RunConfig&, const std::vector<double>& speeds = {});
 // Checks train.micro_batch_size on `data` data-parallel ranks.
 void check_batches(const TrainConfig&, int data);
+// Sentence about the number of data-parallel ranks that the global batch allows; empty if it allows `ranks`.
+std::string batch_limit_text(const RunConfig&, int ranks);
 // Checks the context-parallel size and mode of a layout.
 void check_context(const Layout&, const RunConfig&);
 // Checks parallel.expert on `data` data-parallel ranks.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "modules/context/head_exchange.hpp"
 #include "modules/cost/flops.hpp"
@@ -175,6 +176,7 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
 namespace {
 
 constexpr int most_tried = 64, most_named = 6;
+constexpr Index long_sequence = 8192;  // context-parallel grids are tried for sequences of more tokens
 
 struct Sizes {
   int data, pipeline, context, tensor;
@@ -189,8 +191,10 @@ RunConfig on_grid(RunConfig run, const Sizes& sizes) {
 }
 
 // All grids of `ranks` ranks, sorted by distance to the deck's grid; context-parallel grids only if the deck has
-// context parallelism. The distance is the sum over the axes that the deck sets of |ln(size / size in the deck)|.
-std::vector<Sizes> grids_by_distance(const ParallelConfig& p, int ranks) {
+// context parallelism or long sequences. The distance is the sum over the axes that the deck sets of |ln(size / size in the deck)|.
+std::vector<Sizes> grids_by_distance(const RunConfig& run, int ranks) {
+  const ParallelConfig& p = run.parallel;
+  const bool by_context = p.context > 1 || run.train.seq_length > long_sequence;
   std::vector<int> divisors;
   for (int n = 1; n <= ranks; ++n)
     if (ranks % n == 0) divisors.push_back(n);
@@ -199,7 +203,7 @@ std::vector<Sizes> grids_by_distance(const ParallelConfig& p, int ranks) {
     for (const int pipeline : divisors)
       for (const int context : divisors) {
         const Index model = Index(tensor) * pipeline * context;
-        if (model <= ranks && ranks % model == 0 && (context == 1 || p.context > 1)) grids.push_back({int(ranks / model), pipeline, context, tensor});
+        if (model <= ranks && ranks % model == 0 && (context == 1 || by_context)) grids.push_back({int(ranks / model), pipeline, context, tensor});
       }
   const auto far = [](int n, int from) { return std::abs(std::log(double(n) / from)); };
   const auto distance = [&](const Sizes& s) {
@@ -213,7 +217,7 @@ std::vector<Sizes> grids_by_distance(const ParallelConfig& p, int ranks) {
 std::string nearest_grids(const RunConfig& run, int ranks) {
   std::string list;
   int named = 0, tried = 0;
-  for (const Sizes& s : grids_by_distance(run.parallel, ranks)) {
+  for (const Sizes& s : grids_by_distance(run, ranks)) {
     if (named == most_named || ++tried > most_tried) break;
     try {
       layout_by_rules(on_grid(run, s), ranks);
@@ -227,6 +231,14 @@ std::string nearest_grids(const RunConfig& run, int ranks) {
 
 }  // namespace
 
+std::string batch_limit_text(const RunConfig& run, int ranks) {
+  Index batch = 0;
+  for (const BatchStep& step : run.train.batches()) batch = std::gcd(batch, step.batch);
+  if (ranks <= batch) return "";
+  return fmt::format("{} = {} allows at most {} of {} ranks to be data-parallel; context, tensor or pipeline parallelism must use the others",
+                     run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp with a common divisor of its batches", batch, batch, ranks);
+}
+
 Layout layout_of(const RunConfig& run, int ranks) {
   try {
     return layout_by_rules(run, ranks);
@@ -234,7 +246,9 @@ Layout layout_of(const RunConfig& run, int ranks) {
     if (e.code != Exit::config) throw;
     const std::string grids = nearest_grids(run, ranks);
     if (grids.empty()) throw;
-    fail(Exit::config, "{}. Grids (data x pipeline x context x tensor) that work on {} rank{}: {}", e.what(), ranks, ranks > 1 ? "s" : "", grids);
+    const std::string limit = batch_limit_text(run, ranks);
+    fail(Exit::config, "{}. {}{}Grids (data x pipeline x context x tensor) that work on {} rank{}: {}", e.what(), limit, limit.empty() ? "" : ". ",
+         ranks, ranks > 1 ? "s" : "", grids);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Integers of decks that are written with a unit, such as 24GB or 10k.
+// Values that are written with a unit: integers of decks, such as 24GB or 10k, and numbers of cluster descriptions, such
+// as 80GB or 400Gb/s.
 #pragma once
 
 #include <optional>
@@ -16,5 +17,15 @@ std::optional<Index> amount_in(std::string_view text, std::string_view path);
 
 // Remedy for text that is an integer with a unit that the key does not take; empty if the text is no such integer.
 std::string advice_on_amount(std::string_view text, std::string_view path);
+
+// Value of `text` in the unit of the key `path` of a cluster description (device.memory: GiB), if it is a number with a unit
+// of the same kind. A byte has eight bits: 400Gb/s is 50 in GB/s.
+std::optional<double> quantity_in(std::string_view text, std::string_view path);
+
+// Remedy for text that is no number of a key with a unit; empty for other keys.
+std::string advice_on_quantity(std::string_view text, std::string_view path);
+
+// Unit of a key of a cluster description; empty if it has none.
+std::string_view unit_of_key(std::string_view path);
 
 }  // namespace gyr

@@ -350,6 +350,11 @@ void Group::read(std::string_view key, Declaration& declaration, Place place) co
             if (const auto amount = amount_in(text, declaration.path); amount && !wrong.empty()) *value = *amount, wrong.clear();
             if (!wrong.empty()) wrong += advice_on_amount(text, declaration.path);
           }
+          if constexpr (std::is_same_v<decltype(value), double*>) {
+            const std::string_view text = given->quoted ? "" : std::string_view(given->text);
+            if (const auto quantity = quantity_in(text, declaration.path); quantity && !wrong.empty()) *value = *quantity, wrong.clear();
+            if (!wrong.empty()) wrong += advice_on_quantity(text, declaration.path);
+          }
           if (!wrong.empty()) declaration.refuse(wrong);
         }
         declaration.value = write_yaml(*value);

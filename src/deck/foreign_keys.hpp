@@ -211,7 +211,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"accumulate_allreduce_grads_in_fp32", "parallel.reduce_dtype", "write parallel.reduce_dtype=full, the default"},
     {"reduce_bucket_size allgather_bucket_size ddp_bucket_size bucket_cap_mb", "parallel.bucket",
      "it is called parallel.bucket here, in MiB: write parallel.bucket=32"},
-    {"world_size num_gpus n_gpus gpus devices num_devices num_nodes nnodes nproc_per_node num_processes", "parallel.data",
+    {"world_size num_gpus n_gpus gpus devices num_devices num_nodes nnodes nodes nproc_per_node num_processes ntasks", "parallel.data",
      "the launcher sets the number of ranks (mpiexec -n, srun -n): leave this key out"},
     {"gradient_checkpointing activation_checkpointing activation_checkpoint activation_checkpoint.mode "
      "checkpoint_activations recompute_activations recompute_granularity use_activation_checkpointing",

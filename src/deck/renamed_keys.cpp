@@ -121,6 +121,11 @@ std::string_view key_called(const std::string& name) {
   return row ? row->here : "";
 }
 
+bool counts_ranks(const std::string& name) {
+  const ForeignKey* row = foreign_row(normalized(name), Match::name);
+  return row && is_among(row->names, "num_gpus");
+}
+
 std::string remedy_for(const UnknownKey& key, std::span<const std::string> declared, Match match, bool foreign) {
   const std::string path = normalized(key.path);
   std::string same;

@@ -30,6 +30,9 @@ std::span<const ForeignKey> foreign_keys();
 // Our key for a name in another framework, or for an old name of ours; empty if there is none.
 std::string_view key_called(const std::string& name);
 
+// True if other programs use this name for the number of ranks, devices or nodes of a run.
+bool counts_ranks(const std::string& name);
+
 // A key that is not declared, as the user wrote it.
 struct UnknownKey {
   std::string path, value;  // value on one line; empty: there is none

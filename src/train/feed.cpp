@@ -34,11 +34,23 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   return o;
 }
 
+// Exit::data unless the tokenizer of the deck fits the model and the token files.
 void check_tokenizer(const RunConfig& run) {
   const Index size = Tokenizer::load(run.data.tokenizer).size();
   require(size <= run.model.vocab_size, Exit::data,
           "data.tokenizer {}: {} tokens, but model.vocab_size is {}; raise model.vocab_size, or name the model's tokenizer", run.data.tokenizer, size,
           run.model.vocab_size);
+  require_tokenizer({run.data.prefixes.begin(), run.data.prefixes.end()}, run.data.tokenizer, "data.tokenizer");
+}
+
+constexpr std::int64_t tokens_checked = std::int64_t(1) << 24, tokens_at_once = std::int64_t(1) << 20;
+
+void check_first_tokens(const TokenFile& file, std::int64_t vocab_size) {
+  std::vector<std::int32_t> tokens(std::size_t(std::min(file.tokens(), tokens_at_once)));
+  for (std::int64_t at = 0, end = std::min(file.tokens(), tokens_checked); at < end; at += std::int64_t(tokens.size())) {
+    tokens.resize(std::size_t(std::min<std::int64_t>(end - at, std::int64_t(tokens.size()))));
+    file.read_stream(at, tokens, vocab_size);
+  }
 }
 
 }  // namespace
@@ -74,13 +86,21 @@ RunData open_data(const RunConfig& run, Grid& grid) {
           "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx, which `gyrfalcon data build` makes from text");
   RunData data{Dataset(dataset_options(run, Split::train, samples_of(run))), {}};
   collective_check(grid.world(), [&] {
-    if (grid.position() == 0 && !run.data.tokenizer.empty()) {
-      check_tokenizer(run);
-      require_tokenizer({run.data.prefixes.begin(), run.data.prefixes.end()}, run.data.tokenizer, "data.tokenizer");
-    }
+    if (grid.position() == 0 && !run.data.tokenizer.empty()) check_tokenizer(run);
   });
   if (run.train.eval_every > 0) data.validation.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
   return data;
+}
+
+void check_token_files(const RunConfig& run) {
+  std::error_code no;
+  std::vector<std::unique_ptr<TokenFile>> files;
+  for (const std::string& prefix : run.data.prefixes)
+    if (std::filesystem::exists(index_path(prefix), no) && std::filesystem::exists(tokens_path(prefix), no))
+      files.push_back(std::make_unique<TokenFile>(prefix));
+  check_fingerprints(files, run.model.vocab_size);
+  if (!files.empty() && std::filesystem::is_regular_file(run.data.tokenizer, no)) check_tokenizer(run);
+  for (const auto& file : files) check_first_tokens(*file, run.model.vocab_size);
 }
 
 Index samples_per_epoch(const Dataset& dataset) {

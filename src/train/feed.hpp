@@ -17,6 +17,9 @@ struct RunData {
 };
 // Collective over the grid. Exit::config, Exit::data or Exit::missing if deck and files do not fit together.
 RunData open_data(const RunConfig&, Grid&);
+// Checks the token files and the tokenizer of a run that exist, as open_data and the training steps do. Exit::data if they do
+// not fit the model, such as a token id that is not below model.vocab_size. Reads the first 16 M tokens of each file.
+void check_token_files(const RunConfig&);
 // Number of samples in one pass over all corpora of a dataset.
 Index samples_per_epoch(const Dataset&);
 // Size of the training data, steps of one epoch, and epochs of the run, as one line of the log.

@@ -24,6 +24,7 @@
 #include "src/report/summary.hpp"
 #include "src/report/tensorboard.hpp"
 #include "src/report/timers.hpp"
+#include "src/report/transfer.hpp"
 
 namespace gyr::testing::report_suite {
 
@@ -542,6 +543,50 @@ TEST(report, tables_are_aligned_and_wrap_long_cells) {
             "  yverylon\n"
             "  gword\n"
             "\xc3\xa9\xc3\xa9              4\n");
+}
+
+TEST(report, wrapped_names_stay_below_their_indentation) {
+  Table table({{"operator", false, 14}, {"state"}});
+  table.row({"  branch", "whole"});
+  table.row({"    queries, keys", "units"});
+  EXPECT_EQ(table.str(),
+            "operator        state\n"
+            "  branch        whole\n"
+            "    queries,    units\n"
+            "      keys\n");
+}
+
+TEST(report, sentences_are_no_wider_than_columns) {
+  const char* const before = std::getenv("COLUMNS");
+  const std::string saved = before ? before : "", text = "The first sentence has many words.\nshort\n";
+  setenv("COLUMNS", "20", 1);
+  EXPECT_EQ(prose(text), "The first sentence\nhas many words.\nshort\n");
+  EXPECT_EQ(prose("a b"), "a b");
+  EXPECT_EQ(prose("\nThe first sentence has many"), "\nThe first sentence\nhas many");
+  unsetenv("COLUMNS");
+  if (!isatty(1)) {
+    EXPECT_EQ(prose(text), text) << "files and pipes get complete lines";
+  }
+  before ? setenv("COLUMNS", saved.c_str(), 1) : unsetenv("COLUMNS");
+}
+
+TEST(report, status_lines_of_pipes_keep_their_interval) {
+  std::FILE* file = std::tmpfile();
+  {
+    StatusLine line(file, 0);
+    EXPECT_TRUE(line.due());
+    line.show("searching: 3 layouts found");
+    line.show("searching: 4 layouts found");
+    StatusLine rare(file, 1000);
+    EXPECT_FALSE(rare.due());
+    Transfer transfer(file, "export", 1000);
+    transfer.add(500);
+  }
+  std::rewind(file);
+  std::string text(200, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  EXPECT_EQ(text, "searching: 3 layouts found\nsearching: 4 layouts found\n");
 }
 
 TEST(report, wide_table_wraps_titles_and_text_first) {

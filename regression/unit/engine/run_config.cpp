@@ -261,6 +261,23 @@ TEST(run_config, error_for_invalid_grid_lists_nearest_valid_grids) {
   EXPECT_GT(named, 20);
 }
 
+// A batch with fewer sequences than ranks leaves long sequences to context parallelism.
+TEST(run_config, long_sequences_get_context_parallel_grids) {
+  const auto message = [](const std::string& length) {
+    const RunConfig run = run_of("train: {global_batch_size: 8, micro_batch_size: 1}\nmodel: {pattern: P x 8}\n",
+                                 {"train.seq_length=" + length, "parallel.pipeline=2", "parallel.tensor=2"});
+    try {
+      layout_of(run, 64);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(message("131072").find(" 8 x 2 x 2 x 2"), std::string::npos) << message("131072");
+  EXPECT_NE(message("131072").find("train.global_batch_size = 8 allows at most 8 of 64 ranks to be data-parallel"), std::string::npos);
+  EXPECT_EQ(message("8192").find(" 8 x 2 x 2 x 2"), std::string::npos) << message("8192");
+}
+
 TEST(run_config, grid_axes_follow_the_configured_order) {
   const std::vector<std::string> grid{"parallel.pipeline=2", "parallel.tensor=4"};
   const auto with = [&](const std::string& order) {

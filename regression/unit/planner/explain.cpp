@@ -7,6 +7,7 @@
 #include "regression/support/testing.hpp"
 #include "src/commands/cluster_report.hpp"
 #include "src/commands/plan_report.hpp"
+#include "src/commands/search_report.hpp"
 #include "src/planner/machine/run_islands.hpp"
 
 namespace gyr::testing::explain_suite {
@@ -67,6 +68,34 @@ TEST(explain, error_bar_is_the_largest_judged_error) {
   EXPECT_NE(error_text(d.run, 2, c).find("not judged on several GPUs"), std::string::npos);
   c.errors.measured = 0.24, c.errors.measured_steps = "2 steps";
   EXPECT_EQ(error_bar(c), " ± 24.0 %");
+}
+
+// The printed parts of a difference of two step times add up to the printed difference.
+TEST(explain, parts_of_a_difference_add_up) {
+  Dice dice(seed_of_run());
+  Drawn d = draw(dice);
+  SearchResult result;
+  for (int i = 0; i < 300; ++i) {
+    FoundLayout& f = result.best.emplace_back();
+    Prediction& p = f.prediction;
+    const double scale = std::pow(10, dice.between(-5, 1));
+    p.compute = 10 + scale * dice.real(0, 1), p.transfers = scale * dice.real(0, 1), p.copies = dice.coin() ? 0 : scale * dice.real(0, 1);
+    p.buckets = scale * dice.real(0, 1), p.messages = scale * dice.real(0, 1);
+    p.seconds = p.compute + p.transfers + p.copies + p.buckets + p.messages;
+  }
+  std::sort(result.best.begin(), result.best.end(), [](const auto& a, const auto& b) { return a.prediction.seconds < b.prediction.seconds; });
+  const auto rows = ranking_rows(d.run, d.layout.ranks(), random_cluster(dice), result);
+  ASSERT_EQ(rows.size(), result.best.size());
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const std::string& text = rows[i].back();
+    std::istringstream words(text.substr(text.find('=') + 1));
+    double sum = 0, total = std::stod(text);
+    int parts = 0;
+    for (std::string word; words >> word;)
+      if (word[0] == '+' || (word[0] == '-' && word.size() > 1)) sum += std::stod(word), ++parts;
+    EXPECT_NEAR(sum, total, 1e-6 * std::max(1.0, std::abs(total))) << text;
+    EXPECT_GT(parts, 0) << text;
+  }
 }
 
 // errors.measured of h200.yaml is the mean error on the two steps of this program that were timed on an H200

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
 
 #include "regression/planner/published.hpp"
@@ -13,6 +14,7 @@
 #include "regression/support/folder.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
+#include "src/deck/amount.hpp"
 #include "src/planner/machine/collective.hpp"
 #include "src/planner/machine/kernel_times.hpp"
 #include "src/planner/machine/profile.hpp"
@@ -23,6 +25,16 @@ namespace gyr::testing::planner_suite {
 namespace {
 
 namespace fs = std::filesystem;
+
+void expect_refused(const std::function<void()>& what, std::initializer_list<const char*> parts) {
+  try {
+    what();
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::config);
+    for (const char* part : parts) EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << part << " in " << e.what();
+  }
+}
 
 TEST(planner, cluster_description_reads_back) {
   Dice dice(seed_of_run());
@@ -73,6 +85,78 @@ TEST(planner, bundled_cluster_files_load_and_errors_name_lines) {
     EXPECT_NE(std::string(e.what()).find("bad.yaml:7"), std::string::npos) << e.what();
   }
   EXPECT_THROW(read_cluster(folder / "none.yaml"), Error);
+}
+
+// Values with a unit equal those in the unit of the key. Other units are refused with both.
+TEST(planner, cluster_values_are_read_with_their_units) {
+  const Folder folder;
+  const auto text_with = [&](const std::string& memory, const std::string& network, const std::string& latency) {
+    return fmt::format(
+        "device: {{per_node: 8, memory: {}, memory_bandwidth: 3.35 TB/s, bf16: 0.989 PFLOP/s, fp32: 67TFLOPS, fp64: 67, watts: 0.7kW}}\n"
+        "links:\n  node: {{latency: {}, bandwidth: 450}}\n  network: {{bandwidth: {}}}\nfit: {{step: 1000us}}\nerrors: {{published: 2.5 %}}\n",
+        memory, latency, network);
+  };
+  const auto read = [&](const std::string& text) {
+    std::ofstream(folder / "units.yaml") << text;
+    return read_cluster(folder / "units.yaml");
+  };
+  const Cluster plain = read(text_with("80", "50", "5"));
+  EXPECT_DOUBLE_EQ(plain.device.memory, 80 * 0x1p30);
+  EXPECT_DOUBLE_EQ(plain.device.memory_bandwidth, 3.35e12);
+  EXPECT_DOUBLE_EQ(plain.device.bf16, 989e12);
+  EXPECT_DOUBLE_EQ(plain.device.fp32, 67e12);
+  EXPECT_DOUBLE_EQ(plain.device.watts, 700);
+  EXPECT_DOUBLE_EQ(plain.fit.step, 1e-3);
+  EXPECT_DOUBLE_EQ(plain.errors.published, 0.025);
+  EXPECT_EQ(to_yaml(read(text_with("80GiB", "400Gb/s", "5us")), ""), to_yaml(plain, ""));
+  EXPECT_EQ(to_yaml(read(text_with("80 GiB", "400 Gbit/s", "0.005 ms")), ""), to_yaml(plain, ""));
+  EXPECT_EQ(to_yaml(read(text_with("80 GiB", "50GB/s", "5")), ""), to_yaml(plain, ""));
+  EXPECT_DOUBLE_EQ(read(text_with("80GB", "50", "5")).device.memory, 80e9);
+  expect_refused([&] { read(text_with("80", "400GB", "5")); },
+                 {"units.yaml:4", "links.network.bandwidth = 400GB is not a number; links.network.bandwidth is in GB/s", "`GB` is no unit of it",
+                  "write 400 for 400 GB/s, or a number with one of GB/s, Gb/s"});
+  expect_refused([&] { read(text_with("80G", "50", "5")); }, {"device.memory is in GiB, and `G` is no unit of it", "GiB, GB, MB"});
+  expect_refused([&] { read(text_with("much", "50", "5")); }, {"device.memory = much is not a number; write a number in GiB"});
+  expect_refused([&] { read(text_with("80", "50", "5") + "cluster: {nodes: 2GB}\n"); }, {"cluster.nodes = 2GB is not an integer"});
+}
+
+// The units that texts may have are those that the keys are declared with.
+TEST(planner, units_of_cluster_keys_are_those_declared) {
+  int units = 0;
+  std::string section;
+  std::istringstream lines(cluster_keys());
+  for (std::string line; std::getline(lines, line);) {
+    if (const auto colon = line.find(':'); !line.empty() && line[0] != ' ' && colon != line.npos && line.find("  ") == line.npos)
+      section = line.substr(0, colon);
+    const std::string key = line.substr(0, line.find(' ')), unit(unit_of_key(section + "." + key));
+    if (unit.empty()) continue;
+    EXPECT_NE(line.find(" " + unit + " "), std::string::npos) << section << ": " << line;
+    ++units;
+  }
+  EXPECT_EQ(units, 19) << cluster_keys();
+}
+
+TEST(planner, assumed_links_between_nodes_are_named) {
+  const Folder folder;
+  const auto notes = [&](const std::string& links, int ranks, const std::string& more = "") {
+    std::ofstream(folder / "links.yaml") << "device: {per_node: 8, memory: 80, memory_bandwidth: 3350, bf16: 989, fp32: 67, fp64: 67}\n"
+                                         << more << "links: " << links;
+    return doubtful_links(read_cluster(folder / "links.yaml"), ranks);
+  };
+  const std::string node = "node: {latency: 5, bandwidth: 450}";
+  EXPECT_TRUE(notes("{" + node + "}", 8).empty()) << "one node";
+  ASSERT_EQ(notes("{" + node + "}", 9).size(), 1u);
+  for (const char* part : {"does not set links.network.bandwidth", "450 GB/s, 5 us", "as fast as those of links.node", "set links.network.bandwidth"})
+    EXPECT_NE(notes("{" + node + "}", 9).front().find(part), std::string::npos) << notes("{" + node + "}", 9).front();
+  EXPECT_EQ(notes("{" + node + ", network: {latency: 9}}", 9).size(), 1u) << "the bandwidth is missing";
+  EXPECT_TRUE(notes("{" + node + ", network: {bandwidth: 50}}", 512).empty());
+  const auto islands = notes("{" + node + ", network: {bandwidth: 50}}", 17, "cluster: {island_nodes: 2}\n");
+  ASSERT_EQ(islands.size(), 1u);
+  EXPECT_NE(islands.front().find("links.islands.bandwidth"), std::string::npos) << islands.front();
+  EXPECT_TRUE(notes("{" + node + ", network: {bandwidth: 50}}", 16, "cluster: {island_nodes: 2}\n").empty());
+  const auto fast = notes("{" + node + ", network: {bandwidth: 400}}", 16);
+  ASSERT_EQ(fast.size(), 1u);
+  EXPECT_NE(fast.front().find("400 GB/s per device, which is 3200 Gb/s; write 400Gb/s"), std::string::npos) << fast.front();
 }
 
 // Each rank finds its own position at its rank in the communicator, and all members list the same ranks.

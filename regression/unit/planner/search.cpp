@@ -419,6 +419,22 @@ TEST(search, deck_layout_has_its_brute_force_place) {
   EXPECT_GT(beyond, 2);
 }
 
+TEST(search, progress_is_reported_for_every_candidate) {
+  Dice dice(1);
+  Drawn d = draw(dice, true);
+  std::vector<SearchProgress> reports;
+  const SearchResult found =
+      search(d.run, d.ranks, d.cluster, nullptr, 2, Pruning::bounds, most_waiting, 0, [&](const SearchProgress& p) { reports.push_back(p); });
+  ASSERT_FALSE(reports.empty());
+  EXPECT_EQ(reports.back().predicted, found.predicted);
+  EXPECT_EQ(reports.back().ranked, found.best.size());
+  EXPECT_EQ(reports.back().dry_runs, found.dry_runs);
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    EXPECT_EQ(reports[i].layouts, found.layouts);
+    EXPECT_TRUE(i == 0 || reports[i].predicted >= reports[i - 1].predicted);
+  }
+}
+
 TEST(search, more_ranks_than_the_cluster_has_are_refused) {
   Dice dice(1);
   Drawn d = draw(dice, true);

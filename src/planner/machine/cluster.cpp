@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "modules/settings/nearest.hpp"
 #include "src/base/limits.hpp"
 
 namespace gyr {
@@ -20,6 +21,7 @@ Link read_link(Section& links, const char* name, const char* help, const Link* u
   Link link;
   link.latency = micro * s.get("latency", usual ? usual->latency / micro : 0.0, "latency of a message").unit("us").at_least(0).at_most(most).value();
   auto bandwidth = usual ? s.get(key, usual->bandwidth / giga, of_bandwidth) : s.need<double>(key, of_bandwidth);
+  link.assumed = usual && !s.given(key);
   link.bandwidth = giga * bandwidth.unit("GB/s").positive().at_most(most).value();
   link.sums =
       s.get("sums", usual ? usual->sums : 1.0, "fraction of the bandwidth that all-reduce and reduce-scatter reach").above(0).at_most(1).value();
@@ -39,7 +41,7 @@ void read_device(Section& s, Cluster& c) {
   c.device.bf16 = tera * s.need<double>("bf16", "peak bf16 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
   c.device.fp32 = tera * s.need<double>("fp32", "peak fp32 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
   c.device.fp64 = tera * s.need<double>("fp64", "peak fp64 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
-  c.device.watts = s.get("watts", 0.0, "power of a device under load in watts; 0: unknown").at_least(0).at_most(most).value();
+  c.device.watts = s.get("watts", 0.0, "power of a device under load; 0: unknown").unit("W").at_least(0).at_most(most).value();
   c.device.fused = s.get("fused", false, "attention is fused (FlashAttention): its tiles stay on chip and use no memory bandwidth");
 }
 
@@ -177,12 +179,40 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
   return c;
 }
 
+// Cluster files of the clone or installation that has this program, and those in input/clusters of the working folder.
+std::vector<std::filesystem::path> bundled_files() {
+  std::error_code no;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", no).parent_path();
+  std::vector<std::filesystem::path> files;
+  for (const std::filesystem::path& folder :
+       {std::filesystem::path("input/clusters"), program / "../../../input/clusters", program / "../share/gyrfalcon/input/clusters"})
+    if (files.empty())
+      for (const auto& entry : std::filesystem::directory_iterator(folder, no))
+        if (entry.path().extension() == ".yaml") files.push_back(entry.path().lexically_normal());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Remedy for a file that does not exist: a bundled file with this or a similar name, or the names of all of them.
+std::string remedy_for(const std::string& file) {
+  const std::vector<std::filesystem::path> files = bundled_files();
+  std::vector<std::string> names;
+  for (const std::filesystem::path& bundled : files) names.push_back(bundled.stem().string());
+  std::string asked = std::filesystem::path(file).stem().string(), all;
+  for (char& c : asked) c = c >= 'A' && c <= 'Z' ? char(c | 0x20) : c;
+  const std::string near = std::find(names.begin(), names.end(), asked) != names.end() ? asked : nearest(asked, names);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (names[i] == near) return fmt::format("did you mean {}?", shown(files[i].string()));
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", names[i]);
+  }
+  return fmt::format("see input/clusters/ for examples{}, or write one with gyrfalcon probe", all.empty() ? "" : fmt::format(" ({})", all));
+}
+
 // Reads a cluster or island file. The file of an island must not name islands itself: those keys are unknown there.
 Cluster read_file(const std::string& file, Whose whose, const std::string& named_by) {
   std::error_code no;
-  require(std::filesystem::exists(file, no), Exit::missing,
-          "{}{}: cluster description not found; see input/clusters/ for examples, or write one with gyrfalcon probe",
-          named_by.empty() ? "" : named_by + ": ", shown(file));
+  require(std::filesystem::exists(file, no), Exit::missing, "{}{}: cluster description not found; {}", named_by.empty() ? "" : named_by + ": ",
+          shown(file), remedy_for(file));
   Deck deck = Deck::read(file, {}, {"description of a cluster", "sections such as device: and links:, see input/clusters/", false});
   const Cluster c = read(deck, std::filesystem::path(file).parent_path(), whose);
   deck.finish();
@@ -256,6 +286,27 @@ void check_capacity(const Cluster& cluster, int ranks) {
           cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
 }
 
+std::vector<std::string> doubtful_links(const Cluster& cluster, int ranks) {
+  std::vector<std::string> notes;
+  constexpr double fastest = 200 * giga;  // of today's networks per device: two adapters of 800 Gb/s
+  each_island(cluster, ranks, [&](const Cluster& c, Index here) {
+    const std::string where = cluster.parts.empty() ? "the cluster file" : fmt::format("the cluster file of {}", c.name);
+    const auto note = [&](const Link& link, const char* name, const char* closer) {
+      if (link.assumed)
+        notes.push_back(fmt::format(
+            "{0} does not set links.{1}.bandwidth: the plan assumes that links between {2} are as fast as those of links.{3} ({4:g} GB/s, "
+            "{5:g} us), which is usually too fast; set links.{1}.bandwidth, as in 400Gb/s, and links.{1}.latency",
+            where, name, name == std::string_view("network") ? "nodes" : "islands", closer, link.bandwidth / giga, link.latency / micro));
+      else if (link.bandwidth > fastest)
+        notes.push_back(fmt::format("links.{0}.bandwidth of {1} is {2:g} GB/s per device, which is {3:g} Gb/s; write {2:g}Gb/s if Gb/s is meant",
+                                    name, where, link.bandwidth / giga, 8 * link.bandwidth / giga));
+    };
+    if (here > c.per_node) note(c.network, "network", "node");
+    if (c.island_nodes > 0 && here > c.per_node * c.island_nodes) note(c.islands, "islands", "network");
+  });
+  return notes;
+}
+
 Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
   Islands islands;
   each_island(cluster, ranks, [&](const Cluster& c, Index here) {
@@ -292,8 +343,9 @@ std::string to_yaml(const Cluster& c, const std::string& comment) {
   if (c.errors.largest() > 0)
     text += fmt::format("errors: {{published: {}, published_steps: {}, measured: {}, measured_steps: {}}}\n", number(100 * c.errors.published),
                         write_yaml(c.errors.published_steps), number(100 * c.errors.measured), write_yaml(c.errors.measured_steps));
-  text += fmt::format("links:\n  beside: {}\n", c.links_overlap) + link_line("node", c.node) + link_line("network", c.network) +
-          link_line("islands", c.islands);
+  text += fmt::format("links:\n  beside: {}\n", c.links_overlap) + link_line("node", c.node);
+  for (const auto& [name, link] : {std::pair{"network", &c.network}, {"islands", &c.islands}})
+    if (!link->assumed) text += link_line(name, *link);
   return text + fmt::format("fit:\n  products: {}\n  fused: {}\n  memory: {}\n  links: {}\n  step: {}\n", number(c.fit.gemms), number(c.fit.fused),
                             number(c.fit.memory), number(c.fit.links), number(c.fit.step / milli));
 }

@@ -21,6 +21,7 @@ struct Link {
   double latency = 0;    // latency in seconds per message
   double bandwidth = 0;  // bandwidth in bytes per second, per device
   double sums = 1;       // fraction of the bandwidth that reductions (all-reduce, reduce-scatter) reach
+  bool assumed = false;  // true: the file does not set the bandwidth, which is then that of the next closer link class
 };
 
 struct Cluster {
@@ -98,6 +99,10 @@ struct Cluster {
 
 // Throws Exit::config if the cluster has fewer than `ranks` devices.
 void check_capacity(const Cluster&, int ranks);
+
+// Remarks on the links between the nodes of the first `ranks` ranks, one sentence each: values that the file does not set, and
+// a bandwidth that looks like Gb/s.
+std::vector<std::string> doubtful_links(const Cluster&, int ranks);
 
 // Islands that the first `ranks` ranks occupy, with the GEMM rate of their devices as speed. Empty if all ranks are on
 // one island.

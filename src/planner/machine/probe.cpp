@@ -216,7 +216,8 @@ Probe probe_machine(MPI_Comm world) {
     c.network = slowest(c.network, ranks);
     c.islands = c.network;
   } else {
-    probe.comment += "\nThere is only one machine: links.network and links.islands were not measured and are set to links.node.";
+    c.network.assumed = c.islands.assumed = true;
+    probe.comment += "\nThere is only one machine: links.network and links.islands were not measured. A plan on several nodes assumes links.node.";
   }
   return probe;
 }

@@ -35,26 +35,26 @@ double gibi(double bytes) { return bytes / double(1 << 30); }
 class Search {
  public:
   Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most,
-         std::size_t place_within)
+         std::size_t place_within, const SearchWatch& watch)
       : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), best_(std::size_t(best)), pruning_(pruning), most_(most),
-        place_within_(place_within), floor_(run, cluster, profile) {}
+        place_within_(place_within), watch_(watch), floor_(run, cluster, profile) {}
 
   SearchResult run() {
     const Clock::time_point begin = Clock::now();
     LayoutSpace space = space_of(run_, ranks_);
     result_.layouts = space.layouts;
     result_.by_rules = std::move(space.refusals);
-    for (const LayoutChoice& shape : space.shapes) put_shape(shape), check_queue_size();
+    for (const LayoutChoice& shape : space.shapes) put_shape(shape), after_candidate();
     if (place_within_ > 0) predict_own();
     while (!line_.empty() && (result_.best.size() < best_ || places_own())) {
       const Waiting next = line_.top();
       line_.pop();
-      step(next), check_queue_size();
+      step(next), after_candidate();
     }
     if (result_.own) end_of_places();
     if (!line_.empty()) result_.least_slower = line_.top().seconds;
     result_.slower = result_.layouts - result_.by_rules.layouts() - result_.by_memory.layouts() - double(result_.predicted);
-    result_.dry_runs += floor_.dry_runs() + runs_.count();
+    result_.dry_runs = dry_runs();
     result_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     return std::move(result_);
   }
@@ -118,7 +118,10 @@ class Search {
   double layouts_per_recomputation(const LayoutChoice& shape) const { return layouts_of(shape) / double(recomputations_of(run_).size()); }
   double waiting_with(const LayoutChoice& shape) const { return run_.offload.on ? layouts_per_recomputation(shape) : layouts_of(shape); }
 
-  void check_queue_size() const {
+  std::size_t dry_runs() const { return result_.dry_runs + floor_.dry_runs() + runs_.count(); }
+
+  void after_candidate() const {
+    if (watch_) watch_({result_.layouts, ranked_, result_.predicted, dry_runs()});
     require(line_.size() <= most_, Exit::config,
             "the layout search has {} candidates in its queue, more than fit in memory, because their bounds are too close; fix some of the settings "
             "that it chooses with parallel.keep",
@@ -265,6 +268,7 @@ class Search {
   std::size_t best_;
   Pruning pruning_;
   std::size_t most_, place_within_, ranked_ = 0;
+  const SearchWatch& watch_;
   LayoutBound floor_;
   StageRuns runs_;
   StagePlans::Counted counted_;
@@ -276,11 +280,11 @@ class Search {
 }  // namespace
 
 SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most,
-                    std::size_t place_within) {
+                    std::size_t place_within, const SearchWatch& watch) {
   // Throws Exit::config if the host bandwidth of an island is unknown.
   for (int island = 0; island < cluster.different_islands() && run.offload.on; ++island) seconds_of_copies(0, cluster.island(island));
   const RunConfig there = on_cluster(run, cluster, ranks);
-  SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most, place_within).run();
+  SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most, place_within, watch).run();
   result.islands = there.parallel.islands;
   return result;
 }

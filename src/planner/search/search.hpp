@@ -7,6 +7,7 @@
 // (activation.policy), a shape is queued once for each recomputation setting, because none of them is always the fastest.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "src/planner/layouts/layout_space.hpp"
@@ -43,15 +44,24 @@ struct SearchResult {
   double seconds = 0;  // seconds taken by the search
 };
 
+// State of a running search, for progress output.
+struct SearchProgress {
+  double layouts = 0;      // number of candidate layouts in the search space
+  std::size_t ranked = 0;  // layouts whose place is known
+  Index predicted = 0;     // layouts that were predicted
+  std::size_t dry_runs = 0;
+};
+using SearchWatch = std::function<void(const SearchProgress&)>;
+
 enum class Pruning { bounds, none };  // bounds: skip layouts by lower bounds; none: predict every layout
 
 // Maximum number of queued candidates, about half a GiB.
 inline constexpr std::size_t most_waiting = 5'000'000;
 
 // `place_within`: if above 0, the search also predicts the deck's own layout, and continues until its place is known or
-// this many layouts are ranked. Uses the islands of the cluster if the deck names none. Throws Exit::config if the cluster has fewer devices than
-// `ranks`, or if more than `most` candidates are queued.
+// this many layouts are ranked. `watch`: called after every candidate. Uses the islands of the cluster if the deck names none. Throws Exit::config if
+// the cluster has fewer devices than `ranks`, or if more than `most` candidates are queued.
 SearchResult search(const RunConfig&, int ranks, const Cluster&, const Profile* = nullptr, int best = 10, Pruning = Pruning::bounds,
-                    std::size_t most = most_waiting, std::size_t place_within = 0);
+                    std::size_t most = most_waiting, std::size_t place_within = 0, const SearchWatch& watch = {});
 
 }  // namespace gyr
