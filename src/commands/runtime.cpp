@@ -68,14 +68,31 @@ Runtime::Runtime() {
 
 void Runtime::start() {
   require_own_launcher(ranks_);
-  const Crowd crowd = machine_load_of(MPI_COMM_WORLD);
-  start_threads(crowd.cores_each(), crowd.place);
+  const bool chosen = std::getenv("OMP_NUM_THREADS") || std::getenv("KOKKOS_NUM_THREADS");
+  crowd_ = machine_load_of(MPI_COMM_WORLD, 1, chosen ? BusyCores::ignored : BusyCores::counted);
+  start_threads(crowd_.cores_each(), crowd_.place);
   started_ = true;
 }
 
 Runtime::~Runtime() {
   if (started_) end_threads();
   MPI_Finalize();
+}
+
+std::string Runtime::thread_advice() const { return gyr::thread_advice(crowd_, rank_threads()); }
+
+std::string thread_advice(const Crowd& c, int threads) {
+  if (c.ranks * threads > c.cores) {
+    const std::string ranks = c.ranks > c.cores ? fmt::format("start at most {} rank{} here", c.cores, c.cores > 1 ? "s" : "") : "";
+    const std::string each = threads > 1 ? fmt::format("set OMP_NUM_THREADS={}", std::max(1, c.cores / c.ranks)) : "";
+    return fmt::format("warning: {} rank{} x {} thread{} run on {} processor{} of this machine and slow each other down; {}{}{}\n", c.ranks,
+                       c.ranks > 1 ? "s" : "", threads, threads > 1 ? "s" : "", c.cores, c.cores > 1 ? "s" : "", each,
+                       each.empty() || ranks.empty() ? "" : ", or ", ranks);
+  }
+  if (c.busy == 0 || threads >= c.cores / c.ranks) return "";
+  return fmt::format(
+      "note: {} of {} processors are busy with other processes, so each rank uses {} thread{}; OMP_NUM_THREADS=N sets another number\n", c.busy,
+      c.cores, threads, threads > 1 ? "s" : "");
 }
 
 std::time_t Runtime::shared_time() const {

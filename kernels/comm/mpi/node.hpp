@@ -12,11 +12,15 @@ namespace gyr {
 MPI_Comm node_of(MPI_Comm comm);
 
 // Ranks of `world` on this machine, their threads in total, the cores on which they may run together (cores), the cores
-// of this rank (cores_of_process), and the index of this rank on the machine (place). Collective.
+// of this rank (cores_of_process), and the index of this rank on the machine (place). Affinity and CPU limits of control
+// groups are respected. busy: those of `cores` that other processes use, if they were looked for.
 struct Crowd {
-  int ranks, threads, cores, cores_of_process, place;
-  int cores_each() const;  // cores per rank when all ranks compute at the same time, at least one
+  int ranks, threads, cores, cores_of_process, place, busy = 0;
+  // Cores per rank when all ranks compute at the same time, at least one. Busy cores do not count: a rank that waits for
+  // a thread without a core of its own is slower than with a single thread.
+  int cores_each() const;
 };
-Crowd machine_load_of(MPI_Comm world, int threads = 1);
+enum class BusyCores { counted, ignored };
+Crowd machine_load_of(MPI_Comm world, int threads = 1, BusyCores = BusyCores::ignored);  // collective
 
 }  // namespace gyr
