@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     if (!program.parse(argc, argv, option_advice)) return 0;
   } catch (const Error& error) {
     // Every rank has the same command line, so only one of them reports the error.
-    return run_on_all_ranks([&](Runtime&) { fail(error.code, "{} (see gyrfalcon --help)", error.what()); }, LastLine::never);
+    return run_on_all_ranks([&](Runtime&) { fail(error.code, "{} (see {} --help)", error.what(), program.chosen()); }, LastLine::never);
   }
   return action();
 }

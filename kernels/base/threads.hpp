@@ -8,7 +8,7 @@ namespace gyr {
 
 // Must be the first call in main. OpenMP reads its wait policy when it is loaded. If the environment sets none
 // (OMP_WAIT_POLICY, GOMP_SPINCOUNT), the program executes itself again with passive waiting, which leaves the core to
-// other threads. No effect in builds whose kernels do not use OpenMP.
+// other threads and processes. No effect in builds without OpenMP, which kernels or oneDNN use.
 void prepare_threads(char** argv);
 
 // Starts the runtime of the kernels and the GEMM libraries with this number of threads; KOKKOS_NUM_THREADS, or else

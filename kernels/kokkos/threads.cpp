@@ -39,7 +39,7 @@ void start_kokkos([[maybe_unused]] int threads) {
 }  // namespace
 
 void prepare_threads([[maybe_unused]] char** argv) {
-#ifdef KOKKOS_ENABLE_OPENMP
+#if defined(KOKKOS_ENABLE_OPENMP) || defined(GYR_ONEDNN)
   // A thread that spins between parallel regions takes the core from other threads: those of other ranks, of checkpoint
   // writers and of the system.
   if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;

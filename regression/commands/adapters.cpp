@@ -80,6 +80,48 @@ TEST(adapters, lora_on_frozen_random_weights_gives_a_warning) {
   EXPECT_EQ(output("given", {"train.init_from=" + adapted().base.string()}).find(warning), std::string::npos);
 }
 
+TEST(adapters, lora_without_model_is_refused) {
+  const Folder folder;
+  const fs::path deck = folder / "lora.yaml";
+  put_contents(deck, "finetune: {lora: {rank: 2}}\ndata: {prefixes: [" + Material::get().prefix().string() + "]}\noutput: {folder: " +
+                         (folder / "out").string() + "}\ntrain: {precision: fp32, steps: 2, seq_length: 32}\ncheckpoint: {every: 1}\n");
+  for (const char* command : {"train", "plan"}) {
+    const Result r = run({command, deck});
+    EXPECT_EQ(r.code, 78) << output_of(r);
+    EXPECT_NE(r.err.find("lora.yaml: finetune.lora adapts a trained model, and the deck names none; give --init-from DIR"), r.err.npos)
+        << output_of(r);
+  }
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+// The shape of the model is that of the checkpoint, even if the model that the run started from is gone.
+TEST(adapters, resumed_run_remembers_initial_model) {
+  const Folder folder;
+  const fs::path deck = folder / "lora.yaml", base = folder / "base";
+  fs::copy(adapted().base, base, fs::copy_options::recursive);
+  put_contents(deck, "finetune: {lora: {rank: 2}}\ndata: {prefixes: [" + Material::get().prefix().string() + "]}\noutput: {folder: " +
+                         (folder / "out").string() + "}\ntrain: {precision: fp32, seq_length: 32}\ncheckpoint: {every: 1}\n");
+  const auto resumed = [&](const std::string& steps) {
+    const Result r = run({"train", deck, "--resume", "train.steps=" + steps});
+    EXPECT_EQ(r.code, 0) << output_of(r);
+    EXPECT_NE(contents(folder / "out/deck.yaml").find("init_from: " + base.string()), std::string::npos);
+    return r.out;
+  };
+  const Result first = run({"train", deck, "--init-from", base.string(), "train.steps=2"});
+  ASSERT_EQ(first.code, 0) << output_of(first);
+  EXPECT_EQ(resumed("3").find("model."), std::string::npos);
+  for (const auto& file : fs::directory_iterator(adapted().base))
+    if (file.path().filename() != "tokenizer.json") fs::remove(base / file.path().filename());
+  const std::string out = resumed("4");
+  EXPECT_NE(out.find("at step 3"), std::string::npos) << out;
+  EXPECT_EQ(out.find("model."), std::string::npos) << out;
+  EXPECT_EQ(metrics(folder / "out", "step").size(), 4U);
+  fs::remove_all(base);
+  const Result r = run({"train", deck, "--resume", "train.steps=5"});
+  EXPECT_EQ(r.code, 66) << output_of(r);
+  EXPECT_NE(r.err.find("this run was started with --init-from " + base.string() + ", which does not exist"), r.err.npos) << output_of(r);
+}
+
 TEST(adapters, peft_export_and_import_keep_every_byte) {
   const fs::path run_folder = adapted().train("out", {"parallel.tensor=1"}, 1), checkpoint = Material::checkpoint(run_folder, 6);
   const fs::path folder = adapted().folder / "adapters", again = adapted().folder / "again", back = adapted().folder / "back";

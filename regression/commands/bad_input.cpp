@@ -620,7 +620,8 @@ TEST(bad_input, deck_keys_with_dashes_are_answered_with_ours) {
 // The message states the option, the value, and the valid range.
 TEST(bad_input, invalid_option_value_error_states_the_valid_range) {
   const auto refused = [](const Words& arguments, const std::string& sentence) {
-    expect_refused_quietly(arguments, Exit::usage, {"gyrfalcon: " + sentence + " (see gyrfalcon --help)"}, {0});
+    const std::string command = arguments[0] + (arguments[0] == "tokenizer" ? " " + arguments[1] : "");
+    expect_refused_quietly(arguments, Exit::usage, {"gyrfalcon: " + sentence + " (see gyrfalcon " + command + " --help)"}, {0});
   };
   const auto eval = [&](const Words& option, const std::string& sentence) { refused({"eval", "none.h5", option[0], option[1]}, sentence); };
   eval({"--limit", "-1"}, "--limit -1: must be an integer, 0 or more");
@@ -649,6 +650,45 @@ TEST(bad_input, invalid_option_value_error_states_the_valid_range) {
     expect_refused_quietly({"eval", "none.h5", option[0], option[1]}, Exit::missing, {"none.h5"}, {0});
   for (const char* p : {"0", "1", "1e-3"})
     expect_refused_quietly({"generate", "none.h5", "--prompt", "x", "--top-p", p}, Exit::missing, {"none.h5"}, {0});
+}
+
+TEST(bad_input, words_of_other_programs_are_answered_with_ours) {
+  const auto refused = [](const Words& words, const std::string& sentence) { expect_refused_quietly(words, Exit::usage, {sentence}, {0}); };
+  const std::pair<const char*, const char*> options[] = {{"--max_new_tokens", "it is called `--tokens` here"},
+                                                         {"--max-new-tokens=5", "it is called `--tokens` here"},
+                                                         {"-n", "it is called `--tokens` here"},
+                                                         {"--n-predict", "it is called `--tokens` here"},
+                                                         {"--start", "it is called `--prompt` here"},
+                                                         {"--num_samples", "repeat --prompt, once for each sample"}};
+  for (const auto& [option, ours] : options) {
+    const std::string name = std::string(option).substr(0, std::string(option).find('='));
+    refused({"generate", "none", "--prompt", "x", option, "5"},
+            fmt::format("there is no option `{}`; {} (see gyrfalcon generate --help)", name, ours));
+  }
+  refused({"generate", "none", "Once upon"}, "the word `Once upon` is not expected; a prompt is given as --prompt TEXT");
+  refused({"data", "build", "t.txt", "p", "--tokenizer", "t.json", "--output-prefix", "x"}, "the PREFIX is the last word");
+  for (const auto& [command, ours] : {std::pair{"export", "`export-hf` writes a Hugging Face folder"},
+                                      {"convert", "`export-hf` writes a Hugging Face folder, `export-gguf` a file for llama.cpp"},
+                                      {"sample", "it is called `generate` here"},
+                                      {"chat", "it is called `generate` here"},
+                                      {"inference", "it is called `generate` here"},
+                                      {"pretrain", "it is called `train` here"},
+                                      {"finetune", "`train DECK --init-from DIR` fine-tunes a model"}})
+    refused({command, "x"}, fmt::format("there is no command `{}`; {}", command, ours));
+  refused({"manual", "train"}, "manual: `train` is a command");
+}
+
+TEST(bad_input, missing_data_names_the_command_that_makes_it) {
+  const Folder folder;
+  const std::string prefix = (folder / "text").string(), tokenizer = (folder / "tokenizer.json").string();
+  const std::string makes_tokens = fmt::format("{0}.idx: does not exist; `gyrfalcon data build TEXT {0} --tokenizer FILE` makes token files", prefix);
+  expect_refused_quietly(material().train(folder / "out", {"data.prefixes=[" + prefix + "]"}), Exit::missing, {makes_tokens});
+  expect_refused_quietly({"data", "info", prefix}, Exit::missing, {makes_tokens}, {0});
+  expect_refused_quietly(
+      {"data", "build", material().text(), prefix, "--tokenizer", tokenizer}, Exit::missing,
+      {fmt::format("{0}: does not exist; give the tokenizer.json of a model, or make one: `gyrfalcon tokenizer train {0} TEXT`", tokenizer)}, {0});
+  expect_refused_quietly(material().train(folder / "out", {"train.seq_length=10000000"}), Exit::data,
+                         {"one sample needs 10000001; use a sequence length of at most", "times as much text"});
 }
 
 TEST(bad_input, output_folder_that_cannot_be_created_is_refused) {

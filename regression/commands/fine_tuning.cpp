@@ -162,7 +162,19 @@ TEST(fine_tuning, wrong_templates_and_loss_masks_are_refused) {
   refused(build({"--template", "{prompt}{response}", "--separator", "x"}), Exit::usage, "--separator");
   refused(build({"--prompt-key", "q"}), Exit::usage, "--template");
   refused(build({"--template", "{prompt}{response}", "--prompt-key", "q"}), Exit::data,
-          "chat.jsonl:1: the line has no key 'q' (keys: prompt, response)");
+          "chat.jsonl:1: the line has no key 'q' (keys: prompt, response); name the keys with --prompt-key prompt --response-key response");
+  put_contents(folder / "alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\"}\n");
+  put_contents(folder / "gpt.jsonl", "{\"conversations\": []}\n");
+  const auto other = [&](const std::string& file, const Words& more, const std::string& sentence) {
+    Words words = build(more);
+    words[2] = (folder / file).string();
+    refused(words, Exit::data, file + ":1: the line has no key " + sentence);
+  };
+  const std::string names = "--prompt-key instruction --response-key output", turns = "--messages-key conversations --role-key from";
+  other("alpaca.jsonl", {"--template", "{prompt}{response}"}, "'prompt' (keys: instruction, output); name the keys with " + names);
+  other("alpaca.jsonl", {},
+        "'text' (keys: instruction, output); prompts with responses need --template, as in --template '{prompt}{response}' " + names);
+  other("gpt.jsonl", {"--template", "{role}{content}"}, "'messages' (keys: conversations); name the keys with " + turns);
   refused(build({"--template", "{role}{content}"}), Exit::data, "chat.jsonl:1: the line has no key 'messages'");
 
   for (const char* file : {".bin", ".idx", "_mask.idx"}) fs::copy(examples().prefix.string() + file, (folder / "q").string() + file);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "regression/support/material.hpp"
 #include "regression/support/seed.hpp"
@@ -129,6 +130,25 @@ TEST(launch, impossible_thread_variables_are_refused_at_once) {
       EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 64")) << output_of(r);
       EXPECT_LT(r.seconds, 5 * slowness) << name << "=" << value;
     }
+}
+
+TEST(launch, more_threads_than_processors_give_a_warning) {
+  const auto sentence = [](int ranks, int threads) {
+    return fmt::format("warning: {} rank{} x {} threads run on ", ranks, ranks > 1 ? "s" : "", threads);
+  };
+  const int threads = int(std::thread::hardware_concurrency()) + 1;
+  const auto count = [&](const Result& r, int ranks) {
+    const std::string text = r.out + r.err, part = sentence(ranks, threads);
+    const auto at = text.find(part);
+    EXPECT_TRUE(at == text.npos || text.find(" and slow each other down; set OMP_NUM_THREADS=", at) != text.npos) << output_of(r);
+    return (at != text.npos) + (at != text.npos && text.find(part, at + 1) != text.npos);
+  };
+  const Folder folder;
+  const std::map<std::string, std::string> many{{"OMP_NUM_THREADS", std::to_string(threads)}};
+  EXPECT_EQ(count(run(material().train(folder / "out", {"train.steps=1"}), {.env = many}), 1), 1);
+  EXPECT_EQ(count(run({"eval", material().trained(), "--sequences", "2"}, {.ranks = 2, .env = many}), 2), 1);
+  EXPECT_EQ(count(run({"generate", material().trained(), "--prompt", "x", "--tokens", "1"}, {.env = many}), 1), 1);
+  EXPECT_EQ(run({"eval", material().trained(), "--sequences", "2"}).err.find("warning"), std::string::npos);
 }
 
 TEST(launch, usual_thread_variables_are_accepted) {

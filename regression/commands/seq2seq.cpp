@@ -226,6 +226,34 @@ TEST(seq2seq, plan_and_verify_accept_an_encoder_decoder) {
   EXPECT_EQ(run(words).code, 0);
 }
 
+// Record i of a file of pairs is the record of its pair i alone.
+TEST(seq2seq, eval_records_have_the_order_of_data) {
+  const Folder folder;
+  ASSERT_EQ(run(material().learning(folder / "out", {"train.steps=1", "checkpoint.every=1"})).code, 0);
+  const auto records = [&](const std::string& lines) {
+    const fs::path prefix = folder / "p";
+    put_contents(folder / "p.jsonl", lines);
+    const Result built = run({"data", "build", folder / "p.jsonl", prefix, "--tokenizer", Material::get().tokenizer(), "--source", "asked", "--key",
+                              "answer", "--overwrite"});
+    EXPECT_EQ(built.code, 0) << built.err;
+    const Result r = run({"eval", Material::checkpoint(folder / "out", 1), "--data", prefix, "--length", "7", "--records", folder / "r.jsonl"});
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::vector<double> losses;
+    for (const std::string& line : lines_of(contents(folder / "r.jsonl"))) losses.push_back(Json::parse(line).at("loss"));
+    return losses;
+  };
+  std::string all;
+  std::vector<double> alone;
+  for (const char* source : {"3", "10", "542", "86", "9713"}) {
+    const std::string line = Json{{"asked", source}, {"answer", sorted(source)}}.dump() + "\n";
+    all += line;
+    for (const double loss : records(line)) alone.push_back(loss);
+  }
+  const std::vector<double> together = records(all);
+  ASSERT_EQ(together.size(), alone.size());
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(together[i], alone[i], 1e-9) << "pair " << i;
+}
+
 TEST(seq2seq, wrong_pairs_and_settings_are_refused) {
   const Folder folder;
   const Words build{"data", "build", folder / "wrong.jsonl", folder / "w", "--tokenizer", Material::get().tokenizer()};

@@ -7,11 +7,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <span>
 #include <type_traits>
 #include <utility>
 
 #include "kernels/base/error.hpp"
 #include "modules/settings/nearest.hpp"
+#include "src/commands/foreign_words.hpp"
 
 namespace gyr {
 
@@ -65,12 +67,32 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
   return near.empty() ? "" : fmt::format("; did you mean `{}`?", near);
 }
 
+// Our name for a word of another program, as text after the message; empty if it is unknown.
+std::string counterpart(const std::span<const ForeignKey> rows, const std::string& word) {
+  const ForeignKey* const row = row_with(rows, normalized(word));
+  if (!row) return "";
+  return row->advice.empty() ? fmt::format("; it is called `{}` here", row->here) : fmt::format("; {}", row->advice);
+}
+
+std::string counterpart_of_option(const CLI::App& command, const std::string& name) {
+  for (const ForeignOptions& options : foreign_options)
+    if (options.command == command.get_name()) return counterpart(options.rows, name);
+  return "";
+}
+
+// Error message for a word that is neither an option nor expected as an argument.
+std::string unexpected_word(const CLI::App& command, const std::string& word) {
+  const bool prompts = command.get_option_no_throw("--prompt") != nullptr;
+  return fmt::format("the word `{}` is not expected{}", word, prompts ? "; a prompt is given as --prompt TEXT" : "");
+}
+
 // Error message for an option that `command` does not have. `next`: the word after it on the command line.
 std::string unknown_option(const CLI::App& command, const std::string& word, const std::string& next, const Command::Advise& advise) {
   const auto equals = word.find('=');
   const std::string name = word.substr(0, equals);
   const bool has_keys = command.get_option_no_throw("overrides") != nullptr;
   const std::string value = equals != word.npos ? word.substr(equals + 1) : next.starts_with("--") || next.find('=') != next.npos ? "" : next;
+  if (const std::string ours = counterpart_of_option(command, name); !ours.empty()) return fmt::format("there is no option `{}`{}", name, ours);
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options({}))
     for (const std::string& known : option->get_lnames()) names.push_back("--" + known);
@@ -86,17 +108,21 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, const s
     if (left.empty()) return error.what();
     std::vector<std::string> names;
     for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-    return fmt::format("there is no command `{}`{}", left.front(), suggestion(left.front(), names));
+    const std::string ours = counterpart(foreign_commands, left.front());
+    return fmt::format("there is no command `{}`{}", left.front(), ours.empty() ? suggestion(left.front(), names) : ours);
   }
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
   const std::vector<std::string> left = app.remaining(true);
+  if (!dynamic_cast<const CLI::ExtrasError*>(&error)) return error.what();
+  const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
+  const bool options = std::any_of(left.begin(), left.end(), is_option);
   std::string lines;
-  for (const std::string& word : left) {
-    if (!word.starts_with("--") || !dynamic_cast<const CLI::ExtrasError*>(&error)) continue;
+  for (const std::string& word : line) {
+    if (std::find(left.begin(), left.end(), word) == left.end() || is_option(word) != options) continue;
     const auto at = std::find(line.begin(), line.end(), word);
-    const std::string next = at == line.end() || at + 1 == line.end() ? "" : at[1];
-    lines += (lines.empty() ? "" : "\n") + unknown_option(*command, word, next, advise);
+    const std::string next = at + 1 == line.end() ? "" : at[1];
+    lines += (lines.empty() ? "" : "\n") + (options ? unknown_option(*command, word, next, advise) : unexpected_word(*command, word));
   }
   return lines.empty() ? error.what() : lines;
 }
@@ -219,6 +245,13 @@ void Command::footer(const std::string& text) { app_->footer(text); }
 void Command::footer(const std::function<std::string()>& text) { app_->footer(text); }
 void Command::callback(const std::function<void()>& chosen) { app_->callback(chosen); }
 bool Command::given(const std::string& option) const { return app_->count(option) > 0; }
+
+std::string Command::chosen() const {
+  std::string words = app_->get_name();
+  for (const CLI::App* command = app_.get(); !command->get_subcommands().empty();)
+    words += " " + (command = command->get_subcommands().front())->get_name();
+  return words;
+}
 
 CommandHelp Command::help() const {
   CommandHelp help{app_->get_name(), app_->get_description(), app_->get_footer(), {}, {}};

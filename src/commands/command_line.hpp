@@ -98,6 +98,7 @@ class Command {
   void footer(const std::function<std::string()>& text);  // text() is called when help is printed
   void callback(const std::function<void()>& chosen);     // runs after the full command line is parsed; may throw Exit::usage
   bool given(const std::string& option) const;
+  std::string chosen() const;  // words that name the command on the parsed command line, as in "gyrfalcon data build"
   CommandHelp help() const;
   // Text that --help of a command prints. `words` names the command, as in {"data", "build"}; none: the program itself.
   // Empty if there is no such command.

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "src/base/table.hpp"
+#include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/header.hpp"
 #include "src/commands/notes.hpp"
 #include "src/deck/renamed_keys.hpp"
 #include "src/pretrained/pretrained.hpp"
@@ -25,7 +27,7 @@ std::vector<Declaration> deck_keys() {
 }
 
 std::string key_table(const std::vector<Declaration>& keys, int width) {
-  const bool wide = width >= 100;
+  const bool wide = width >= 120;  // otherwise the help would have too few columns
   std::vector<TableColumn> columns{{"key", false, 26}, {"default", false, wide ? 16u : 12u}};
   if (wide) columns.insert(columns.end(), {{"unit", false, 10}, {"range", false, 20}});
   std::size_t taken = 2 * columns.size();
@@ -79,6 +81,41 @@ void check_overrides(const std::vector<std::string>& overrides) {
   }
 }
 
+// Model that the run to resume started from, and its newest checkpoint. Both are empty if there is no such checkpoint or
+// the run started from random weights.
+struct Origin {
+  std::string model, checkpoint;
+};
+
+Origin origin_of_run(const std::string& output, const Runtime& runtime) {
+  const std::string text = runtime.shared_text([&]() -> std::string {
+    const auto newest = newest_checkpoint(std::filesystem::path(output) / "checkpoints");
+    if (!newest) return "";
+    Deck stored = Deck::stored(read_header(*newest).deck, newest->string());
+    return read_init_from(stored) + '\n' + newest->string();
+  });
+  const auto line = text.find('\n');
+  return line == text.npos || line == 0 ? Origin{} : Origin{text.substr(0, line), text.substr(line + 1)};
+}
+
+// A resumed run needs of the model that it started from at most the tokenizer.
+void require_initial_tokenizer(const Origin& origin, const std::string& tokenizer) {
+  std::error_code error;
+  require(origin.model.empty() || tokenizer.empty() || std::filesystem::exists(tokenizer, error) || std::filesystem::exists(origin.model, error),
+          Exit::missing,
+          "this run was started with --init-from {0}, which does not exist, and neither does its tokenizer {1}; put it back, or give its "
+          "new place with --init-from DIR",
+          shown(origin.model), shown(tokenizer));
+}
+
+// Without a model to adapt and without a model section, the deck would train adapters of a large random model.
+void require_model_to_adapt(const Deck& deck, const RunConfig& run, const std::string& file) {
+  require(!run.model.lora || !run.train.init_from.empty() || deck.given("model"), Exit::config,
+          "{}: finetune.lora adapts a trained model, and the deck names none; give --init-from DIR with a Hugging Face folder, a checkpoint or the "
+          "folder of a run (or the key train.init_from)",
+          file);
+}
+
 }  // namespace
 
 RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string& effective) {
@@ -93,13 +130,22 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
     deck = Deck::read(a.deck, overrides);
     from = read_init_from(deck);
   }
+  Deck early = Deck::read(a.deck, overrides);  // a deck shows its sections in the order in which they are read
+  const Origin origin = from.empty() && a.resume ? origin_of_run(read_output_folder(early), runtime) : Origin{};
+  if (!origin.model.empty()) {
+    overrides.push_back("train.init_from=" + write_yaml(origin.model));
+    deck = Deck::read(a.deck, overrides);
+  }
   RunDefaults defaults;
-  if (!from.empty()) {
-    defaults = defaults_of(from, notes_of(runtime));
+  // A run that is resumed takes the shape from its checkpoint, because the model that it started from may be gone.
+  if (const std::string shape = from.empty() ? origin.checkpoint : from; !shape.empty()) {
+    defaults = defaults_of(shape, notes_of(runtime));
+    require_initial_tokenizer(origin, defaults.tokenizer);
     defaults.precision = RunDefaults().precision;  // precision and sequence length come from the deck, not from the model
     defaults.seq_length = RunDefaults().seq_length;
   }
   RunConfig run = read_run_config(deck, defaults);
+  require_model_to_adapt(deck, run, a.deck);
   check_padding(run);
   for (const std::string& note : idle_keys(deck, run))
     if (const Note print_line = notes_of(runtime)) print_line(note);

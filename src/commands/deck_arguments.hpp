@@ -12,6 +12,7 @@ namespace gyr {
 struct DeckArguments {
   std::string deck, init_from;
   std::vector<std::string> overrides;
+  bool resume = false;  // the run in the output folder continues: what it started from need not be given again
 };
 
 void add_deck(Command&, DeckArguments&);

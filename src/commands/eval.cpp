@@ -268,6 +268,7 @@ void replace_mask_token(Index token, ModelConfig& model) {
 int run(EvalArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        if (runtime.rank() == 0) std::fprintf(stderr, "%s", runtime.thread_advice().c_str());
         a.checkpoint = chosen_model(a.checkpoint, runtime);
         RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         if (!a.objective.empty()) choose(a.objective, run.model);

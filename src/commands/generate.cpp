@@ -200,6 +200,7 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
 int run(GenerateArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        if (runtime.rank() == 0) std::fprintf(stderr, "%s", runtime.thread_advice().c_str());
         a.checkpoint = chosen_model(a.checkpoint, runtime);
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
         const RunConfig run = inference_run(a.checkpoint, notes_of(runtime));

@@ -112,18 +112,22 @@ std::string environment_text(int width) {
   return table.str(false);
 }
 
+// Descriptions of the keys with this path or name, or with this name in another framework; empty if there are none.
+std::string text_of_key(const std::string& word, int width) {
+  std::string text;
+  for (const Declaration& key : keys_called(word)) text += (text.empty() ? "" : "\n") + key_text(key, width);
+  return text.empty() ? text_of_foreign_name(word, width) : text;
+}
+
 // Text about a command, a key, a section, or a key's name in another framework.
 std::string help_on(const Command& program, const Words& words) {
   if (const std::string text = program.help_text(words); !text.empty()) return text;
   require(words.size() == 1, Exit::usage, "help: there is no command `{}`; gyrfalcon --help lists the commands", listed_words(words));
   const std::string& word = words.front();
   const int width = output_width(stdout);
-  std::string text;
-  for (const Declaration& key : keys_called(word)) text += (text.empty() ? "" : "\n") + key_text(key, width);
-  if (!text.empty()) return text;
   if (const auto keys = keys_below(word); !keys.empty()) return key_table(keys, width);
   if (word == "environment") return environment_text(width);
-  if (const std::string text_of_name = text_of_foreign_name(word, width); !text_of_name.empty()) return text_of_name;
+  if (const std::string text = text_of_key(word, width); !text.empty()) return text;
   Words names;
   for (const CommandHelp& command : program.help().commands) names.push_back(command.name);
   for (const Declaration& key : deck_keys()) names.push_back(key.path);
@@ -132,17 +136,22 @@ std::string help_on(const Command& program, const Words& words) {
        near.empty() ? "" : fmt::format("; did you mean `{}`?", near));
 }
 
+// Table of the keys of a section, which may be named without the section above it; otherwise the text about a key.
+std::string keys_in(const std::string& section) {
+  const Words names = sections();
+  const int width = output_width(stdout);
+  for (const std::string& name : names)
+    if (name == section || name.ends_with("." + section)) return key_table(keys_below(name), width);
+  if (const std::string text = text_of_key(section, width); !text.empty()) return text;
+  const std::string near = nearest(section, names);
+  fail(Exit::usage, "keys: there is no section `{}`{}; the sections are {}", section, near.empty() ? "" : fmt::format("; did you mean `{}`?", near),
+       listed_words(names));
+}
+
 std::string keys_of(const Words& asked) {
   if (asked.empty()) return key_table(deck_keys(), output_width(stdout));
   std::string text;
-  for (const std::string& section : asked) {
-    const std::vector<Declaration> keys = keys_below(section);
-    const Words names = sections();
-    const std::string near = keys.empty() ? nearest(section, names) : "";
-    require(!keys.empty(), Exit::usage, "keys: there is no section `{}`{}; the sections are {}", section,
-            near.empty() ? "" : fmt::format("; did you mean `{}`?", near), listed_words(names));
-    text += (text.empty() ? "" : "\n") + key_table(keys, output_width(stdout));
-  }
+  for (const std::string& section : asked) text += (text.empty() ? "" : "\n") + keys_in(section);
   return text;
 }
 

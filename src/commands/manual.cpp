@@ -50,7 +50,17 @@ void add_manual(Command& app, Action& action) {
   auto folder = std::make_shared<std::string>();
   Command* c = app.add_command("manual", "Write man pages, and completion for bash, zsh and fish, below FOLDER/share");
   c->add_option("folder", *folder, "Installation prefix, as /usr/local")->required();
-  c->callback([folder, &app, &action] { action = [folder, &app] { return guarded([&] { write_manual(app.help(), *folder); }); }; });
+  c->callback([folder, &app, &action] {
+    action = [folder, &app] {
+      return guarded([&] {
+        require(app.help_text({*folder}).empty(), Exit::usage,
+                "manual: `{0}` is a command, and this one writes man pages to a folder; `gyrfalcon help {0}` prints the help of {0}, and "
+                "`gyrfalcon manual ./{0}` writes to a folder of this name",
+                *folder);
+        write_manual(app.help(), *folder);
+      });
+    };
+  });
 }
 
 }  // namespace gyr

@@ -68,14 +68,25 @@ Runtime::Runtime() {
 
 void Runtime::start() {
   require_own_launcher(ranks_);
-  const Crowd crowd = machine_load_of(MPI_COMM_WORLD);
-  start_threads(crowd.cores_each(), crowd.place);
+  crowd_ = machine_load_of(MPI_COMM_WORLD);
+  start_threads(crowd_.cores_each(), crowd_.place);
   started_ = true;
 }
 
 Runtime::~Runtime() {
   if (started_) end_threads();
   MPI_Finalize();
+}
+
+std::string Runtime::thread_advice() const { return gyr::thread_advice(crowd_, rank_threads()); }
+
+std::string thread_advice(const Crowd& c, int threads) {
+  if (c.ranks * threads <= c.cores) return "";
+  const auto counted = [](int n, const char* what) { return fmt::format("{} {}{}", n, what, n > 1 ? "s" : ""); };
+  std::string remedy = threads > 1 ? fmt::format("set OMP_NUM_THREADS={}", std::max(1, c.cores / c.ranks)) : "";
+  if (c.ranks > c.cores) remedy += fmt::format("{}start at most {} here", remedy.empty() ? "" : ", or ", counted(c.cores, "rank"));
+  return fmt::format("warning: {} x {} run on {} of this machine and slow each other down; {}\n", counted(c.ranks, "rank"),
+                     counted(threads, "thread"), counted(c.cores, "processor"), remedy);
 }
 
 std::time_t Runtime::shared_time() const {

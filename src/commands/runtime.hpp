@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/base/error.hpp"
+#include "kernels/comm/mpi/node.hpp"
 
 namespace gyr {
 
@@ -26,6 +27,9 @@ class Runtime {
   // Exit::usage if an environment variable has an impossible thread count. Collective.
   void start();
 
+  // Advice on the number of threads on this rank's machine, as a line of output; empty if there is none.
+  std::string thread_advice() const;
+
   MPI_Comm world() const { return MPI_COMM_WORLD; }
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
@@ -37,7 +41,11 @@ class Runtime {
  private:
   int rank_ = 0, ranks_ = 1;
   bool started_ = false;
+  Crowd crowd_{};  // processes and processors of this machine
 };
+
+// Warning if the ranks of a machine have more threads than processors; otherwise empty. `threads`: number per rank.
+std::string thread_advice(const Crowd&, int threads);
 
 enum class LastLine { always, of_failures, never };
 

@@ -28,7 +28,7 @@ namespace {
 
 struct TrainArguments : PlanArguments {
   std::string exit_record, supervisor;
-  bool resume = false, start_over = false, accept_changes = false, take_over = false, dry_run = false, replan = false;
+  bool start_over = false, accept_changes = false, take_over = false, dry_run = false, replan = false;
   int attempt = 0;
 };
 
@@ -60,6 +60,7 @@ int train(const TrainArguments& a) {
           auto facts = build_facts();
           facts.emplace_back("threads", threads_text());
           std::printf("%s\n", banner(version(), facts).c_str());
+          std::printf("%s", runtime.thread_advice().c_str());
           if (!deck.notes.empty()) std::printf("%s\n", printable_lines(deck.notes).c_str());
           for (const std::string& warning : doubtful_settings(run)) std::printf("warning: %s\n", warning.c_str());
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());

@@ -43,6 +43,7 @@ void check_source(const ModelConfig& m) {
 Section& model_section(Deck& deck) { return deck.section("model", "shape of the model", Effect::function); }
 Section& data_section(Deck& deck) { return deck.section("data", "token files", Effect::course); }
 Section& finetune_section(Deck& deck) { return deck.section("finetune", "fine-tuning of an existing model", Effect::function); }
+Section& output_section(Deck& deck) { return deck.section("output", "folder of the results", Effect::none); }
 Section& train_section(Deck& deck) { return deck.section("train", "training steps: number, batch, length, precision, objective", Effect::course); }
 
 }  // namespace
@@ -53,6 +54,8 @@ std::string read_init_from(Deck& deck) {
   model_section(deck), data_section(deck);  // sections are shown in the order in which they were first named
   return read_init_from(train_section(deck));
 }
+
+std::string read_output_folder(Deck& deck) { return output_section(deck).get("folder", "out", "folder of checkpoints, logs and metrics").value(); }
 
 RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   deck.refuse_renamed();
@@ -98,10 +101,9 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
   run.log_format = get_word(deck.section("log", "log lines on standard output", Effect::none), "format", LogFormat::short_lines,
                             {"short", "megatron"}, "form of a log line: at most 120 characters, or the fields of Megatron-LM's log");
-  Section& output = deck.section("output", "folder of the results", Effect::none);
-  run.output = output.get("folder", "out", "folder of checkpoints, logs and metrics").value();
+  run.output = read_output_folder(deck);
   run.watch.lock_patience =
-      output
+      output_section(deck)
           .get("lock_seconds", run.watch.lock_patience,
                "time without a sign of life of a run on another machine after which this run takes the folder over, if that run has "
                "not released it; at once if the scheduler reports that its job has ended")

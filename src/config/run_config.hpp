@@ -75,6 +75,8 @@ void check_padding(const RunConfig&);
 std::vector<std::string> idle_keys(const Deck&, const RunConfig&);
 // Reads only train.init_from, which decides the defaults of the other keys.
 std::string read_init_from(Deck& deck);
+// Reads only output.folder.
+std::string read_output_folder(Deck& deck);
 
 // Number of heads, groups and channels that are sharded over tensor-parallel ranks, by deck key. The number of ranks
 // must divide each or be a multiple of it. `separate_mixers`: leaves out the mixers of hybrid blocks, which have their own

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/data/foreign_fields.hpp"
 #include "src/jinja/json_value.hpp"
 #include "src/jinja/problem.hpp"
 #include "src/tokenizer/utf8.hpp"
@@ -83,7 +84,10 @@ ChatInput read_chat_input(std::string_view line, const std::string& messages, co
   const Value row = jinja::value_of_json(line, {other_data});
   if (!row.dict()) jinja::refuse("is {}, not a JSON object", kind_of_value(row));
   const Value* list = row.dict()->find(messages);
-  if (!list) jinja::refuse("has no key '{}' (keys: {})", messages, keys_of(*row.dict()));
+  if (!list) {
+    const std::string options = message_options([&](const char* name) { return row.dict()->find(name) != nullptr; });
+    jinja::refuse("has no key '{}' (keys: {}){}", messages, keys_of(*row.dict()), options.empty() ? "" : "; name the keys with " + options);
+  }
   if (!list->list()) jinja::refuse("has {} under '{}', not a list of messages", kind_of_value(*list), messages);
   ChatInput input;
   input.bytes = line.size();

@@ -2,6 +2,7 @@
 // Reads one JSON line as a fine-tuning example.
 #include "src/data/conversation.hpp"
 
+#include "src/data/foreign_fields.hpp"
 #include "src/data/json_line.hpp"
 #include "src/jinja/problem.hpp"
 
@@ -25,6 +26,23 @@ void add_messages(const json& messages, const ConversationFormat& f, std::vector
   if (!learns) refuse("has no turn of '{}' to learn from", f.assistant);
 }
 
+// Refuses a line without prompt or response, and names the options for the keys that it has.
+void require_prompt(const json& row, const ConversationFormat& f) {
+  for (const std::string& key : {f.prompt, f.response}) {
+    if (row.contains(key)) continue;
+    const std::string options = prompt_options([&](const char* name) { return row.contains(name); });
+    refuse("has no key '{}' (keys: {}); name the keys with {}", key, json_line::keys_of(row),
+           options.empty() ? "--prompt-key and --response-key" : options);
+  }
+}
+
+// The same for a list of messages.
+const json& messages_of(const json& row, const ConversationFormat& f) {
+  const std::string options = row.contains(f.messages) ? "" : message_options([&](const char* name) { return row.contains(name); });
+  if (!options.empty()) refuse("has no key '{}' (keys: {}); name the keys with {}", f.messages, json_line::keys_of(row), options);
+  return value_of(row, f.messages);
+}
+
 }  // namespace
 
 Conversation read_conversation(std::string_view line, const ConversationFormat& f) {
@@ -36,8 +54,9 @@ Conversation read_conversation(std::string_view line, const ConversationFormat& 
     }
     const json row = parse_object(line);
     if (f.text.of_messages()) {
-      add_messages(value_of(row, f.messages), f, result.utterances);
+      add_messages(messages_of(row, f), f, result.utterances);
     } else {
+      require_prompt(row, f);
       const std::string prompt = string_of(row, f.prompt);
       f.text.format()->fill(prompt, string_of(row, f.response), true, result.utterances);
     }

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "modules/objectives/text_pairs.hpp"
@@ -90,6 +91,9 @@ class Dataset {
   // Exit::data, with file and byte, for ids outside the vocabulary and mask values other than 0 and 1.
   Sample sample(std::int64_t number) const;
 
+  // Corpus of sample `number`, and the index of its first sequence there.
+  std::pair<std::int64_t, std::int64_t> place(std::int64_t number) const;
+
   // The tokens of a corpus after its last complete window, as a shorter sample; empty in the order documents.
   Sample rest(std::int64_t corpus) const;
 
@@ -105,6 +109,7 @@ class Dataset {
 
  private:
   std::vector<double> given_weights() const;
+  Blend::Pick pick_of(std::int64_t number) const;
   void open(const Corpus&);
   std::unique_ptr<Samples> samples_of(std::size_t corpus, SequenceRange) const;
   Sample sample_of(std::size_t corpus, const std::vector<Extract>&, std::size_t length) const;

@@ -9,6 +9,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
 #include "src/base/json_text.hpp"
+#include "src/data/foreign_fields.hpp"
 #include "src/data/json_line.hpp"
 #include "src/data/paired_texts.hpp"
 #include "src/data/sourced_text.hpp"
@@ -85,9 +86,14 @@ class TextOfObject : public nlohmann::json_sax<json> {
     return true;
   }
   bool has_key(std::string_view name) const { return (", " + other_names_ + ",").find(fmt::format(", {},", name)) != std::string::npos; }
-  const char* remedy() const {
+  std::string remedy() const {
+    const auto has = [this](const char* name) { return has_key(name); };
     if (has_key("messages") || (has_key("prompt") && has_key("response"))) return "chats need --template, as in --template @FOLDER of the model";
     if (has_key("chosen") && has_key("rejected")) return "preference pairs need --pairs";
+    if (const std::string names = prompt_options(has); !names.empty())
+      return fmt::format("prompts with responses need --template, as in --template '{{prompt}}{{response}}' {}", names);
+    if (const std::string names = message_options(has); !names.empty())
+      return fmt::format("chats need --template, as in --template @FOLDER of the model {}", names);
     return "give the key that holds the text with --key";
   }
 

@@ -27,14 +27,14 @@ json parse(std::string_view line) {
   }
 }
 
+}  // namespace
+
 std::string keys_of(const json& object) {
   std::string keys;
   for (const auto& [key, value] : object.items())
     if (keys.size() < 100) keys += (keys.empty() ? "" : ", ") + key;
   return keys;
 }
-
-}  // namespace
 
 std::string kind_of(const json& value) {
   const std::string name = value.type_name();

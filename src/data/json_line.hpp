@@ -27,7 +27,8 @@ template <class... Args>
 
 // Parses the line as a JSON object. Throws Problem for repeated keys and for nesting deeper than max_depth.
 json parse_object(std::string_view line);
-std::string kind_of(const json& value);  // type of a value with its article: "a string", "an object"
+std::string kind_of(const json& value);   // type of a value with its article: "a string", "an object"
+std::string keys_of(const json& object);  // names of its keys for a message, about 100 characters at most
 // Value under `key`, which must exist. `where` is "" or a place for the message, such as " in message 3".
 const json& value_of(const json& object, const std::string& key, const std::string& where = "");
 const std::string& string_of(const json& object, const std::string& key, const std::string& where = "");

@@ -439,6 +439,8 @@ void Deck::refuse_renamed() const {
   refuse_all(std::move(renamed));
 }
 
+bool Deck::given(std::string_view section) const { return root_->given(section); }
+
 void Deck::finish() const {
   std::vector<std::string> unknown;
   check(*root_, *root_, unknown);

@@ -40,7 +40,8 @@ class Deck {
 
   // The section lives as long as the deck. `effect`: default of the settings in it.
   Section& section(std::string_view name, std::string_view help, Effect effect = Effect::course);
-  void refuse_renamed() const;    // Error(config) for keys with an old name, with file:line and the new name
+  bool given(std::string_view section) const;  // true if the text or the command line has keys of this section
+  void refuse_renamed() const;                 // Error(config) for keys with an old name, with file:line and the new name
   void finish() const;            // Error(config) for undeclared keys, with file:line and the name here (renamed_keys.hpp) or the nearest one
   std::string effective() const;  // YAML of every declared key and the value in use; reads back to the same settings
   std::vector<Declaration> settings() const;                               // all declared settings

@@ -45,14 +45,6 @@ constexpr RenamedKey table[] = {
     {"fault.life", "fault.attempt"},
 };
 
-// Lower case, with underscores for dashes and without leading dashes.
-std::string normalized(std::string_view name) {
-  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
-  std::string text(name);
-  for (char& c : text) c = c == '-' ? '_' : c >= 'A' && c <= 'Z' ? char(c | 0x20) : c;
-  return text;
-}
-
 std::string_view last_name(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 // Row with this name: with its section (Match::path), or its last part (Match::name).
@@ -65,10 +57,10 @@ const ForeignKey* foreign_row(std::string_view path, Match match) {
       names.push_back(path.substr(begin == path.npos ? 0 : begin + 1));
     }
   }
-  for (const ForeignKey& row : foreign_key_table)
-    for (const std::string_view name : names)
-      if (is_among(row.names, name)) return &row;
-  return nullptr;
+  const ForeignKey* first = nullptr;  // the rows are in the order of preference
+  for (const std::string_view name : names)
+    if (const ForeignKey* row = row_with(foreign_key_table, name); row && (!first || row < first)) first = row;
+  return first;
 }
 
 std::string quoted_for_shell(const std::string& value) {
@@ -109,6 +101,18 @@ std::span<const RenamedKey> renamed_keys() { return table; }
 std::string_view current_name(std::string_view path) {
   const auto found = std::find_if(std::begin(table), std::end(table), [&](const RenamedKey& key) { return key.before == path; });
   return found == std::end(table) ? std::string_view() : found->now;
+}
+
+std::string normalized(std::string_view name) {
+  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  std::string text(name);
+  for (char& c : text) c = c == '-' ? '_' : c >= 'A' && c <= 'Z' ? char(c | 0x20) : c;
+  return text;
+}
+
+const ForeignKey* row_with(std::span<const ForeignKey> rows, std::string_view name) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const ForeignKey& row) { return is_among(row.names, name); });
+  return found == rows.end() ? nullptr : &*found;
 }
 
 std::span<const ForeignKey> foreign_keys() { return foreign_key_table; }

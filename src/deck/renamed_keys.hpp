@@ -27,6 +27,10 @@ struct ForeignKey {
   std::string_view advice;  // how to write it here, where {} stands for the value; empty: `here` takes the value as it is
 };
 std::span<const ForeignKey> foreign_keys();
+// A name in the form of these tables: lower case, underscores for dashes, no leading dashes.
+std::string normalized(std::string_view name);
+// Row of a table that has this normalized name; null if none has.
+const ForeignKey* row_with(std::span<const ForeignKey> rows, std::string_view name);
 // Our key for a name in another framework, or for an old name of ours; empty if there is none.
 std::string_view key_called(const std::string& name);
 

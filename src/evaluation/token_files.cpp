@@ -2,6 +2,7 @@
 // Loss and perplexity over the windows of token files.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "kernels/base/printable.hpp"
 #include "modules/objectives/objective.hpp"
@@ -49,8 +50,9 @@ class TokenFileEvaluation : public Evaluation {
   Conclusion conclude(const std::vector<PassageScore>& scores) const override {
     Conclusion c;
     Mean loss;
-    for (const PassageScore& s : scores) {
-      loss.add(s.tokens, s.loss, s.squares);
+    for (const PassageScore& s : scores) loss.add(s.tokens, s.loss, s.squares);
+    for (const Index i : order_of_records()) {
+      const PassageScore& s = scores[std::size_t(i)];
       if (!model_.objective->predicts())
         c.records.push_back({{"loss", s.tokens > 0 ? Json(s.loss / s.tokens) : Json()}, {"tokens", Index(s.tokens)}});
     }
@@ -71,6 +73,13 @@ class TokenFileEvaluation : public Evaluation {
   }
 
  private:
+  // Pairs in the order of the data, which their samples do not have; other passages as they are.
+  std::vector<Index> order_of_records() const {
+    std::vector<Index> order(std::size_t(passages_.count()));
+    std::iota(order.begin(), order.end(), Index(0));
+    if (model_.objective->reads_pairs()) std::ranges::sort(order, {}, [this](Index i) { return dataset_.place(i); });
+    return order;
+  }
   // Sets the length of each text to the position of its last label, and the source length to that of the longest
   // source.
   void measure_pairs() {

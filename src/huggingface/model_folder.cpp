@@ -258,7 +258,10 @@ HuggingFaceConfig read_model_folder(const std::filesystem::path& path) {
   set_named_tokens(path, config.model);
   if (!has_weights(path)) return config;
   const ModelFolder folder(path);
-  if (const StoredNames names = names_in(path, config.model); config.model.tie_word_embeddings && !head_is_tied(folder, names)) {
+  const StoredNames names = names_in(path, config.model);
+  if (config.weights_decide_tie && !config.model.tie_word_embeddings && !folder.has(names.head())) {
+    config.model.tie_word_embeddings = folder.has(names.embedding());
+  } else if (config.model.tie_word_embeddings && !head_is_tied(folder, names)) {
     config.model.tie_word_embeddings = false;
     if (!config.weights_decide_tie)
       config.notes.push_back(

@@ -518,6 +518,8 @@ class Reader {
     const std::string scheme = entry["prepend_scheme"].string();
     const auto found = schemes.find(scheme);
     entry["prepend_scheme"].check(found != schemes.end(), "'{}' is not supported; supported are always, first, never", scheme);
+    entry.check(found->second == Before::none || entry.flag("add_prefix_space", true),
+                "has add_prefix_space = false, which contradicts prepend_scheme = {}; remove one of them", scheme);
     return found->second;
   }
 
@@ -669,6 +671,8 @@ void append(ordered_json::object_t& object, std::string key, ordered_json value)
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   std::error_code error;
   require(!std::filesystem::is_directory(path, error), Exit::data, "{}: is a folder; give the path of the tokenizer.json in it", path.string());
+  require(std::filesystem::exists(path, error) || error, Exit::missing,
+          "{0}: does not exist; give the tokenizer.json of a model, or make one: `gyrfalcon tokenizer train {0} TEXT`", path.string());
   const MappedFile file(path);
   require(file.size() <= max_file_bytes, Exit::data, "{}: {} bytes; a tokenizer.json has at most {}", path.string(), file.size(), max_file_bytes);
   return parse(file.text(), path.string());

@@ -5,9 +5,21 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
+#include "kernels/base/cpu_quota.hpp"
+
 namespace gyr {
+
+namespace {
+
+// Number of whole processors that a CPU quota leaves of `cores`; 0: no quota.
+int within(int cores, double quota) { return quota > 0 ? std::clamp(int(quota), 1, cores) : cores; }
+
+}  // namespace
 
 MPI_Comm node_of(MPI_Comm comm) {
   using Name = std::array<char, MPI_MAX_PROCESSOR_NAME>;
@@ -26,24 +38,34 @@ MPI_Comm node_of(MPI_Comm comm) {
 }
 
 Crowd machine_load_of(MPI_Comm world, int threads) {
-  struct NodeMemory {
+  struct Share {
     int threads;
     cpu_set_t cores;
+    double quota;
+    std::size_t group;  // hash of the control group that sets the quota
   };
   MPI_Comm node = node_of(world);
   int ranks = 1, place = 0;
   MPI_Comm_size(node, &ranks);
   MPI_Comm_rank(node, &place);
-  NodeMemory mine{threads, {}};
+  const CpuQuota quota = cpu_quota();
+  Share mine{threads, {}, quota.processors, std::hash<std::string>()(quota.group)};
   sched_getaffinity(0, sizeof mine.cores, &mine.cores);
-  std::vector<NodeMemory> all(ranks);
+  std::vector<Share> all(ranks);
   MPI_Allgather(&mine, int(sizeof mine), MPI_BYTE, all.data(), int(sizeof mine), MPI_BYTE, node);
   MPI_Comm_free(&node);
-  Crowd crowd{ranks, 0, 0, CPU_COUNT(&mine.cores), place};
+  Crowd crowd{ranks, 0, 0, within(CPU_COUNT(&mine.cores), quota.processors), place};
   cpu_set_t cores;  // union over all ranks, because each may be bound to its own cores
   CPU_ZERO(&cores);
-  for (const NodeMemory& s : all) crowd.threads += s.threads, CPU_OR(&cores, &cores, &s.cores);
-  crowd.cores = CPU_COUNT(&cores);
+  std::map<std::size_t, double> quotas;  // by control group; ranks of one group share its quota
+  bool limited = true;
+  for (const Share& s : all) {
+    crowd.threads += s.threads, limited &= s.quota > 0, quotas[s.group] = s.quota;
+    CPU_OR(&cores, &cores, &s.cores);
+  }
+  double limit = 0;
+  for (const auto& [group, processors] : quotas) limit += processors;
+  crowd.cores = within(CPU_COUNT(&cores), limited ? limit : 0);
   return crowd;
 }
 

@@ -347,6 +347,8 @@ TEST(tokenizer, unsupported_features_are_refused_by_name) {
       "pre_tokenizer.pretokenizers[1].prepend_scheme: 'first' is supported only without");
   refused([&](json& f) { metaspace(f), f["pre_tokenizer"]["prepend_scheme"] = "last"; },
           "'last' is not supported; supported are always, first, never");
+  refused([&](json& f) { metaspace(f), f["pre_tokenizer"]["add_prefix_space"] = false; },
+          "has add_prefix_space = false, which contradicts prepend_scheme = first");
   refused(
       [](json& f) {
         f["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Halved"}, {"invert", false}};

@@ -63,7 +63,7 @@ void read(ConfigReader& r) {
   // false. It ties the head if lm_head.weight is not stored or equals the embedding.
   const bool tied = r.flag("tie_word_embeddings", true), scales = r.flag("scale_decoder_outputs", tied);
   m.tie_word_embeddings = tied;
-  r.config.weights_decide_tie = tied && !scales;
+  r.config.weights_decide_tie = !tied || !scales;
   if (scales) m.lm_head_multiplier = 1 / std::sqrt(double(m.hidden_size));
   read_layers(r);
   read_mlp(r);
