@@ -89,10 +89,14 @@ struct Origin {
 
 Origin origin_of_run(const std::string& output, const Runtime& runtime) {
   const std::string text = runtime.shared_text([&]() -> std::string {
-    const auto newest = newest_checkpoint(std::filesystem::path(output) / "checkpoints");
-    if (!newest) return "";
-    Deck stored = Deck::stored(read_header(*newest).deck, newest->string());
-    return read_init_from(stored) + '\n' + newest->string();
+    try {
+      const auto newest = newest_checkpoint(std::filesystem::path(output) / "checkpoints");
+      if (!newest) return "";
+      Deck stored = Deck::stored(read_header(*newest).deck, newest->string());
+      return read_init_from(stored) + '\n' + newest->string();
+    } catch (const Error&) {
+      return "";  // reported when the run resumes; errors of the deck come first
+    }
   });
   const auto line = text.find('\n');
   return line == text.npos || line == 0 ? Origin{} : Origin{text.substr(0, line), text.substr(line + 1)};

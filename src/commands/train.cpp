@@ -59,8 +59,7 @@ int train(const TrainArguments& a) {
         if (runtime.rank() == 0) {
           auto facts = build_facts();
           facts.emplace_back("threads", threads_text());
-          std::printf("%s\n", banner(version(), facts).c_str());
-          std::printf("%s", runtime.thread_advice().c_str());
+          std::printf("%s\n%s", banner(version(), facts).c_str(), runtime.thread_advice().c_str());
           if (!deck.notes.empty()) std::printf("%s\n", printable_lines(deck.notes).c_str());
           for (const std::string& warning : doubtful_settings(run)) std::printf("warning: %s\n", warning.c_str());
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
