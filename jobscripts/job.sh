@@ -174,16 +174,17 @@ main() {
   said=$(mktemp)
   "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume > >(tee "$said") &
   child=$!
-  # USR1 (end of the allocation) and TERM (scancel, qdel, preemption) both make the run save and stop: the launchers
-  # forward USR1 to every rank. After TERM the job is not requeued.
+  # USR1 (end of the allocation), TERM (scancel, qdel, preemption) and HUP (end of a login) make the run save and stop: the
+  # launchers forward USR1 to every rank. After TERM and HUP the job is not requeued.
   local cancelled=''
   trap 'say "the time limit is near: saving"; kill -USR1 "$child" 2> /dev/null' USR1
   trap 'say "SIGTERM received: saving"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' TERM
+  trap 'say "SIGHUP received: saving"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' HUP
   while kill -0 "$child" 2> /dev/null; do  # a signal interrupts wait while the child still runs
     code=0
     wait "$child" || code=$?
   done
-  trap '' USR1 TERM  # scontrol requeue also sends a signal to this job
+  trap '' USR1 TERM HUP  # scontrol requeue also sends a signal to this job
   # A launcher may return 0 for a run that is not done: Hydra after it forwards a signal, srun after a node failure. The
   # last line of the log decides.
   sleep 0.5

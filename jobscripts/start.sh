@@ -19,6 +19,7 @@ read_site() {
   fi
   for file in "${files[@]}"; do
     [ -f "$file" ] || continue
+    bash -n "$file" || refuse 69 "$file is not valid bash (see above); correct it"
     set +eu
     trap '[ $? != 127 ] || missing=${missing:-$LINENO: $BASH_COMMAND}' ERR
     # shellcheck disable=SC1090

@@ -45,6 +45,7 @@ ranks() {
   elif grep -q '^#SBATCH' "$script"; then
     nodes=$(value nodes N) tasks=$(value ntasks n) each=$(value ntasks-per-node '')
     nodes=${nodes#*-}  # the maximum of MIN-MAX
+    case $nodes$tasks$each in *[!0-9]*) return ;; esac  # sbatch reports it, or knows a form that is not counted here
     if [ -n "$tasks" ]; then echo "$tasks"; elif [ -n "$each" ]; then echo $((${nodes:-1} * each)); else echo "${nodes:-1}"; fi
   else
     line=$({ sed -n 's/^#PBS -l *//p' "$script"; printf '%s\n' ${options[@]+"${options[@]}"}; } | grep '^select=' | tail -n 1)

@@ -116,10 +116,13 @@ TEST(adapters, resumed_run_remembers_initial_model) {
   EXPECT_NE(out.find("at step 3"), std::string::npos) << out;
   EXPECT_EQ(out.find("model."), std::string::npos) << out;
   EXPECT_EQ(metrics(folder / "out", "step").size(), 4U);
+  fs::copy(base / "tokenizer.json", folder / "tokenizer.json");
   fs::remove_all(base);
   const Result r = run({"train", deck, "--resume", "train.steps=5"});
   EXPECT_EQ(r.code, 66) << output_of(r);
-  EXPECT_NE(r.err.find("this run was started with --init-from " + base.string() + ", which does not exist"), r.err.npos) << output_of(r);
+  EXPECT_NE(r.err.find("this run was started with --init-from " + base.string() + ", and its tokenizer"), r.err.npos) << output_of(r);
+  const Result moved = run({"train", deck, "--resume", "train.steps=5", "data.tokenizer=" + (folder / "tokenizer.json").string()});
+  EXPECT_EQ(moved.code, 0) << output_of(moved);
 }
 
 TEST(adapters, peft_export_and_import_keep_every_byte) {

@@ -102,6 +102,9 @@ job 69 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/nomodule
 said "$folder/nomodule.sh:2: module load cray-mpich: command not found; correct the line"; not_launched
 sed 's/cray-mpich/& 2> \/dev\/null || true/' "$folder/nomodule.sh" > "$folder/tolerant.sh"
 job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/tolerant.sh" -- my.yaml
+printf 'if true; then\n' > "$folder/broken.sh"
+job 69 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/broken.sh" -- my.yaml
+said "$folder/broken.sh is not valid bash"; not_launched
 echo "== site files"
 
 # submit CODE WORD...: runs submit.sh of the clone with site files and the variables in `with`.

@@ -196,6 +196,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   facts.emplace_back("training", training_text(tokens, rate, layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
   for (const std::string& note : doubtful_links(cluster, layout.ranks())) facts.emplace_back("links", note);
+  for (const std::string& note : doubtful_devices(cluster)) facts.emplace_back("device", note);
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));
   return facts;
 }

@@ -119,6 +119,11 @@ void print_advice(const BuildReport& report, const BuildOptions& options, const 
                      (options.format.rule != Rule::automatic || std::none_of(options.inputs.begin(), options.inputs.end(), has_objects));
   const Index vocab_size = options.tokenizer->tokens;
   for (const std::string& warning : corpus_warnings(report, vocab_size, plain)) std::printf("warning: %s\n", warning.c_str());
+  if (const auto objects = std::find_if(options.inputs.begin(), options.inputs.end(), has_objects); plain && objects != options.inputs.end())
+    std::printf(
+        "warning: %s has JSON lines by its name, but --documents reads their braces and keys as text; leave out --documents, and name the "
+        "keys with --key, or with --template, --prompt-key and --response-key\n",
+        printable(objects->string()).c_str());
   if (options.format.conversation || options.format.labelled || options.format.pairs || !options.format.source_key.empty()) return;
   std::printf("in the deck: data.prefixes=[%s] data.tokenizer=%s model.vocab_size=%ld\n", printable(options.prefix.string()).c_str(),
               printable(tokenizer).c_str(), long(vocab_size));

@@ -105,10 +105,9 @@ Origin origin_of_run(const std::string& output, const Runtime& runtime) {
 // A resumed run needs of the model that it started from at most the tokenizer.
 void require_initial_tokenizer(const Origin& origin, const std::string& tokenizer) {
   std::error_code error;
-  require(origin.model.empty() || tokenizer.empty() || std::filesystem::exists(tokenizer, error) || std::filesystem::exists(origin.model, error),
-          Exit::missing,
-          "this run was started with --init-from {0}, which does not exist, and neither does its tokenizer {1}; put it back, or give its "
-          "new place with --init-from DIR",
+  require(origin.model.empty() || tokenizer.empty() || std::filesystem::exists(tokenizer, error), Exit::missing,
+          "this run was started with --init-from {}, and its tokenizer {} does not exist; put it back, give the new place of the model with "
+          "--init-from DIR, or that of the tokenizer with data.tokenizer=FILE",
           shown(origin.model), shown(tokenizer));
 }
 
@@ -144,11 +143,11 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   // A run that is resumed takes the shape from its checkpoint, because the model that it started from may be gone.
   if (const std::string shape = from.empty() ? origin.checkpoint : from; !shape.empty()) {
     defaults = defaults_of(shape, notes_of(runtime));
-    require_initial_tokenizer(origin, defaults.tokenizer);
     defaults.precision = RunDefaults().precision;  // precision and sequence length come from the deck, not from the model
     defaults.seq_length = RunDefaults().seq_length;
   }
   RunConfig run = read_run_config(deck, defaults);
+  require_initial_tokenizer(origin, run.data.tokenizer);
   require_model_to_adapt(deck, run, a.deck);
   check_padding(run);
   for (const std::string& note : idle_keys(deck, run))

@@ -205,6 +205,7 @@ std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster
   std::string text = equal_text(cluster, result) + own_layout_text(result, ranks, cluster);
   if (const std::string limit = batch_limit_text(run, ranks); !limit.empty()) text += limit + '\n';
   for (const std::string& note : doubtful_links(cluster, ranks)) text += "Links: " + note + '\n';
+  for (const std::string& note : doubtful_devices(cluster)) text += "Device: " + note + '\n';
   if (micros_of(run, best) == 1)
     text += fmt::format(
         "The fastest layout has one micro-batch per data-parallel rank: train.global_batch_size = {} is {} data-parallel ranks x micro-batches of "

@@ -50,7 +50,7 @@ std::string text_of(const std::vector<DeckChange>& changes, const std::string& s
   const std::string quiet = names_of(changes, Effect::none);
   const bool any = std::any_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::none; });
   std::string text = any ? fmt::format("the deck has changed since {} was saved:\n{}", since, table.str()) : "";
-  if (!quiet.empty()) text += fmt::format("changed since {}, without effect on results: {}\n", since, quiet);
+  if (!quiet.empty()) text += fmt::format("changed since {}, with the same results up to rounding: {}\n", since, quiet);
   if (!text.empty()) text.pop_back();
   return text;
 }

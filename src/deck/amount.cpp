@@ -28,8 +28,8 @@ struct AmountParts {
 
 AmountParts amount_parts(std::string_view text) {
   double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc()) return {};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !std::isfinite(number)) return {};
   std::string_view unit(end, std::size_t(text.data() + text.size() - end));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   return {number, unit};
@@ -136,9 +136,9 @@ std::string advice_on_quantity(std::string_view text, std::string_view path) {
   const UnitKind* kind = kind_of(unit);
   if (!kind) return "";
   if (!parts.number) return fmt::format("; write a number in {}", unit);
-  std::string forms = fmt::format("{} for {} {}", *parts.number, *parts.number, unit), others;
+  std::string others;
   for (const AmountUnit& other : *kind) others += fmt::format("{}{}", others.empty() ? "" : ", ", other.name);
-  return fmt::format("; {} is in {}, and `{}` is no unit of it: write {}, or a number with one of {}", path, unit, parts.unit, forms, others);
+  return fmt::format("; {} is in {}, and `{}` is no unit of it: write a number with one of {}", path, unit, parts.unit, others);
 }
 
 std::string advice_on_amount(std::string_view text, std::string_view path) {

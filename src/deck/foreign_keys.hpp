@@ -165,7 +165,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"hybrid_mlp_ratio", "model.mlp_ratio", ""},
     {"lora_r lora_rank lora.r", "finetune.lora.rank", ""},
     {"lora_alpha", "finetune.lora.alpha", ""},
-    {"target_modules lora_target_modules", "finetune.lora.targets", ""},
+    {"target_modules lora_target_modules", "finetune.lora.targets", "it is called finetune.lora.targets here, a list: finetune.lora.targets=[{}]"},
     {"modules_to_save", "finetune.lora.also", ""},
     // Data.
     {"data_path data_paths data.path train_data_path train_data_prefix dataset_path dataset data_prefix "

@@ -510,14 +510,13 @@ class Reader {
     return c;
   }
 
-  // Pieces that a mark is inserted before. Older files have add_prefix_space instead of prepend_scheme.
+  // Pieces that a mark is inserted before. `tokenizers` refuses the add_prefix_space of older files unless it agrees.
   static SplitStep::Before pieces_after_marks(const Node& entry) {
     using Before = SplitStep::Before;
-    if (!entry.has("prepend_scheme")) return entry.flag("add_prefix_space", true) ? Before::all : Before::none;
     static const std::unordered_map<std::string, Before> schemes = {{"always", Before::all}, {"first", Before::first}, {"never", Before::none}};
-    const std::string scheme = entry["prepend_scheme"].string();
+    const std::string scheme = entry.has("prepend_scheme") ? entry["prepend_scheme"].string() : "always";
     const auto found = schemes.find(scheme);
-    entry["prepend_scheme"].check(found != schemes.end(), "'{}' is not supported; supported are always, first, never", scheme);
+    entry.check(found != schemes.end(), "has prepend_scheme = '{}', which is not supported; supported are always, first, never", scheme);
     entry.check(found->second == Before::none || entry.flag("add_prefix_space", true),
                 "has add_prefix_space = false, which contradicts prepend_scheme = {}; remove one of them", scheme);
     return found->second;

@@ -112,9 +112,11 @@ TEST(planner, cluster_values_are_read_with_their_units) {
   EXPECT_EQ(to_yaml(read(text_with("80 GiB", "400 Gbit/s", "0.005 ms")), ""), to_yaml(plain, ""));
   EXPECT_EQ(to_yaml(read(text_with("80 GiB", "50GB/s", "5")), ""), to_yaml(plain, ""));
   EXPECT_DOUBLE_EQ(read(text_with("80GB", "50", "5")).device.memory, 80e9);
+  EXPECT_EQ(to_yaml(read(text_with("8e1GiB", "4E2 Gb/s", "5e-6s")), ""), to_yaml(plain, ""));
+  for (const char* odd : {"nan", "inf GiB", "-inf"}) expect_refused([&] { read(text_with(odd, "50", "5")); }, {"write a number in GiB"});
   expect_refused([&] { read(text_with("80", "400GB", "5")); },
                  {"units.yaml:4", "links.network.bandwidth = 400GB is not a number; links.network.bandwidth is in GB/s", "`GB` is no unit of it",
-                  "write 400 for 400 GB/s, or a number with one of GB/s, Gb/s"});
+                  "write a number with one of GB/s, Gb/s"});
   expect_refused([&] { read(text_with("80G", "50", "5")); }, {"device.memory is in GiB, and `G` is no unit of it", "GiB, GB, MB"});
   expect_refused([&] { read(text_with("much", "50", "5")); }, {"device.memory = much is not a number; write a number in GiB"});
   expect_refused([&] { read(text_with("80", "50", "5") + "cluster: {nodes: 2GB}\n"); }, {"cluster.nodes = 2GB is not an integer"});
@@ -157,6 +159,24 @@ TEST(planner, assumed_links_between_nodes_are_named) {
   const auto fast = notes("{" + node + ", network: {bandwidth: 400}}", 16);
   ASSERT_EQ(fast.size(), 1u);
   EXPECT_NE(fast.front().find("400 GB/s per device, which is 3200 Gb/s; write 400Gb/s"), std::string::npos) << fast.front();
+}
+
+TEST(planner, doubtful_devices_are_named) {
+  const Folder folder;
+  const auto notes = [&](const std::string& memory_bandwidth, const std::string& bf16, const std::string& more) {
+    std::ofstream(folder / "device.yaml") << fmt::format(
+        "device: {{per_node: 8, memory: 80, memory_bandwidth: {}, bf16: {}, fp32: 67, fp64: 67{}}}
+links: {{node: {{latency: 5, bandwidth: 450}}}}\n",
+        memory_bandwidth, bf16, more);
+    return fmt::format("{}", fmt::join(doubtful_devices(read_cluster(folder / "device.yaml")), "\n"));
+  };
+  EXPECT_EQ(notes("3350", "989", ", gpu: true, reserve: 4"), "");
+  EXPECT_EQ(notes("100", "3", ""), "") << "a host";
+  const auto expect = [&](const std::string& found, const char* part) { EXPECT_NE(found.find(part), std::string::npos) << found; };
+  expect(notes("3.35", "989", ", gpu: true, reserve: 4"), "device.memory_bandwidth of the cluster file is 3.35 GB/s, which no device has");
+  expect(notes("3350", "989000", ", gpu: true, reserve: 4"), "device.bf16 of the cluster file is 989000 TFLOP/s, which no device has");
+  expect(notes("3350", "989", ", reserve: 4"), "device.gpu is not true in the cluster file");
+  expect(notes("3350", "989", ", gpu: true"), "the cluster file does not set device.reserve");
 }
 
 // Each rank finds its own position at its rank in the communicator, and all members list the same ranks.

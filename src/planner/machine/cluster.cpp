@@ -307,6 +307,29 @@ std::vector<std::string> doubtful_links(const Cluster& cluster, int ranks) {
   return notes;
 }
 
+std::vector<std::string> doubtful_devices(const Cluster& cluster) {
+  std::vector<std::string> notes;
+  constexpr double tera = 1e12, slowest_memory = 4 * giga, fastest_memory = 50 * tera, fastest_gemm = 20e3 * tera, of_gpu = 60 * tera;
+  const auto check = [&](const Cluster& c) {
+    const std::string where = cluster.parts.empty() ? "the cluster file" : fmt::format("the cluster file of {}", c.name);
+    const double memory = c.device.memory_bandwidth, gemm = c.device.bf16;
+    if (memory < slowest_memory || memory > fastest_memory)
+      notes.push_back(
+          fmt::format("device.memory_bandwidth of {} is {:g} GB/s, which no device has; is the unit right, as in 3.35TB/s?", where, memory / giga));
+    if (gemm > fastest_gemm)
+      notes.push_back(
+          fmt::format("device.bf16 of {} is {:g} TFLOP/s, which no device has; is the unit right, as in 989 TFLOP/s?", where, gemm / tera));
+    if (gemm < of_gpu || gemm > fastest_gemm) return;
+    if (!c.device.gpu) notes.push_back(fmt::format("device.gpu is not true in {}: memory is planned as for a program on a host", where));
+    if (c.device.reserve == 0)
+      notes.push_back(
+          fmt::format("{} does not set device.reserve: nothing is left for the CUDA context, NCCL and cuBLAS, which take some GiB", where));
+  };
+  if (cluster.parts.empty()) check(cluster);
+  for (const Cluster& part : cluster.parts) check(part);
+  return notes;
+}
+
 Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
   Islands islands;
   each_island(cluster, ranks, [&](const Cluster& c, Index here) {

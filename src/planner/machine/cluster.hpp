@@ -103,6 +103,8 @@ void check_capacity(const Cluster&, int ranks);
 // Remarks on the links between the nodes of the first `ranks` ranks, one sentence each: values that the file does not set, and
 // a bandwidth that looks like Gb/s.
 std::vector<std::string> doubtful_links(const Cluster&, int ranks);
+// Notes on rates of devices that are out of range by their unit, and on keys of GPUs that are not set.
+std::vector<std::string> doubtful_devices(const Cluster&);
 
 // Islands that the first `ranks` ranks occupy, with the GEMM rate of their devices as speed. Empty if all ranks are on
 // one island.
