@@ -41,6 +41,16 @@ TEST(own_text, data_build_reports_single_documents_and_settings) {
   EXPECT_EQ(ten.find("warning"), std::string::npos) << ten;
 }
 
+TEST(own_text, json_lines_read_as_text_give_a_warning) {
+  const Folder folder;
+  std::string lines;
+  for (int i = 0; i < 40; ++i) lines += fmt::format("{{\"text\": \"line {} of the text\"}}\n", i);
+  put_contents(folder / "qa.jsonl", lines);
+  const char* const warning = "qa.jsonl has JSON lines by its name, but --documents reads their braces and keys as text";
+  EXPECT_NE(built(folder / "qa.jsonl", folder / "lines", {"--documents", "line"}).find(warning), std::string::npos);
+  EXPECT_EQ(built(folder / "qa.jsonl", folder / "objects").find(warning), std::string::npos);
+}
+
 TEST(own_text, tokenizer_train_reports_a_vocabulary_too_large) {
   const Folder folder;
   const Result r = run({"tokenizer", "train", folder / "t.json", material().text(), "--vocab-size", "32768"});

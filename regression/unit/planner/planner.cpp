@@ -165,8 +165,8 @@ TEST(planner, doubtful_devices_are_named) {
   const Folder folder;
   const auto notes = [&](const std::string& memory_bandwidth, const std::string& bf16, const std::string& more) {
     std::ofstream(folder / "device.yaml") << fmt::format(
-        "device: {{per_node: 8, memory: 80, memory_bandwidth: {}, bf16: {}, fp32: 67, fp64: 67{}}}
-links: {{node: {{latency: 5, bandwidth: 450}}}}\n",
+        "device: {{per_node: 8, memory: 80, memory_bandwidth: {}, bf16: {}, fp32: 67, fp64: 67{}}}\nlinks: {{node: {{latency: 5, bandwidth: "
+        "450}}}}\n",
         memory_bandwidth, bf16, more);
     return fmt::format("{}", fmt::join(doubtful_devices(read_cluster(folder / "device.yaml")), "\n"));
   };
