@@ -172,6 +172,7 @@ main() {
   [ -z "$watch" ] || changes=("$watch")
   local said child
   said=$(mktemp)
+  trap '' HUP  # ranks and launcher ignore it; this script passes it on below
   "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume > >(tee "$said") &
   child=$!
   # USR1 (end of the allocation), TERM (scancel, qdel, preemption) and HUP (end of a login) make the run save and stop: the
