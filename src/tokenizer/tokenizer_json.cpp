@@ -516,7 +516,7 @@ class Reader {
     static const std::unordered_map<std::string, Before> schemes = {{"always", Before::all}, {"first", Before::first}, {"never", Before::none}};
     const std::string scheme = entry.has("prepend_scheme") ? entry["prepend_scheme"].string() : "always";
     const auto found = schemes.find(scheme);
-    entry.check(found != schemes.end(), "has prepend_scheme = '{}', which is not supported; supported are always, first, never", scheme);
+    if (found == schemes.end()) entry["prepend_scheme"].check(false, "'{}' is not supported; supported are always, first, never", scheme);
     entry.check(found->second == Before::none || entry.flag("add_prefix_space", true),
                 "has add_prefix_space = false, which contradicts prepend_scheme = {}; remove one of them", scheme);
     return found->second;

