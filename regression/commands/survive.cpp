@@ -257,26 +257,30 @@ TEST(survive, slurm_script_requeues_only_on_exit_code_75) {
   }
 }
 
-// After SIGTERM (scancel, preemption) the job script lets the run save, but does not requeue a cancelled job.
+// After SIGTERM (scancel, preemption) or SIGHUP (a closed terminal) the job script lets the run save, but does not requeue
+// a cancelled job.
 TEST(survive, cancelled_slurm_job_is_not_requeued) {
-  const Folder folder;
-  const auto program = [&](const char* name, const std::string& text) {
-    folder.write(name, "#!/bin/bash\n" + text);
-    fs::permissions(folder / name, fs::perms::owner_all);
-  };
-  program("srun", "trap 'exit 75' USR1; echo ready > " + (folder / "started").string() + "; for i in {1..100}; do sleep 0.1; done; exit 3");
-  program("scontrol", "[ \"$1\" != requeue ] || echo \"$@\" >> " + (folder / "requeued").string());
-  bool sent = false;
-  const auto cancel = [&](int pid, const fs::path&) {
-    if (!sent && contents(folder / "started") == "ready\n") sent = kill(pid, SIGTERM) == 0;
-  };
-  const Result r = execute(
-      {"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
-       std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "input/demo.yaml"},
-      {.meanwhile = cancel});
-  EXPECT_EQ(r.code, 75) << output_of(r);
-  EXPECT_NE(r.out.find("not queued again"), std::string::npos) << output_of(r);
-  EXPECT_FALSE(fs::exists(folder / "requeued"));
+  for (const int cancelled_by : {SIGTERM, SIGHUP}) {
+    SCOPED_TRACE(cancelled_by);
+    const Folder folder;
+    const auto program = [&](const char* name, const std::string& text) {
+      folder.write(name, "#!/bin/bash\n" + text);
+      fs::permissions(folder / name, fs::perms::owner_all);
+    };
+    program("srun", "trap 'exit 75' USR1; echo ready > " + (folder / "started").string() + "; for i in {1..100}; do sleep 0.1; done; exit 3");
+    program("scontrol", "[ \"$1\" != requeue ] || echo \"$@\" >> " + (folder / "requeued").string());
+    bool sent = false;
+    const auto cancel = [&](int pid, const fs::path&) {
+      if (!sent && contents(folder / "started") == "ready\n") sent = kill(pid, cancelled_by) == 0;
+    };
+    const Result r = execute(
+        {"/usr/bin/env", "PATH=" + folder.path().string() + ":/usr/bin:/bin", "SLURM_JOB_ID=17", "SLURM_NTASKS=2",
+         std::string("SLURM_SUBMIT_DIR=") + GYR_SOURCE_DIR, "/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/slurm-cpu.sh", "input/demo.yaml"},
+        {.meanwhile = cancel});
+    EXPECT_EQ(r.code, 75) << output_of(r);
+    EXPECT_NE(r.out.find("not queued again"), std::string::npos) << output_of(r);
+    EXPECT_FALSE(fs::exists(folder / "requeued"));
+  }
 }
 
 TEST(survive, invalid_fault_and_watchdog_settings_are_refused) {
