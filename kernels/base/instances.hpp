@@ -3,9 +3,19 @@
 // which the macro is used. That is gyr for the checked kernels and gyr::backend for those of a backend.
 #pragma once
 
-#define GYR_ADAMW(T)                                                                                                                             \
-  template void adamw<T>(Device&, const AdamW&, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, Tensor1<Acc<T>>, \
-                         Tensor1<T>);
+#define GYR_UPDATE(T, RULE)                                                                                                                    \
+  template void update_weights<T, RULE>(Device&, const RULE&, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, const UpdateStates<Acc<T>, RULE>&, \
+                                        Tensor1<Acc<T>>, Tensor1<T>);
+#define GYR_UPDATES(T) GYR_UPDATE(T, AdamW) GYR_UPDATE(T, Lion) GYR_UPDATE(T, Sgd)
+
+#define GYR_LAMB_STEP(T)                                                                                                                       \
+  template void lamb_step<T>(Device&, const Lamb&, Tensor1<const Acc<T>>, Tensor1<const double>, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, \
+                             Tensor1<Acc<T>>, Tensor1<T>);
+#define GYR_LAMB_MOMENTS(A) \
+  template void lamb_moments<A>(Device&, const Lamb&, Tensor1<const A>, Tensor1<const A>, Tensor1<A>, Tensor1<A>, Tensor1<const A>, Tensor1<double>);
+#define GYR_BACKEND_LAMB_MOMENTS(A)                                                                                                                  \
+  template void lamb_moments<A>(Device&, const Lamb&, Tensor1<const A>, Tensor1<const A>, Tensor1<A>, Tensor1<A>, Tensor1<const A>, Tensor1<double>, \
+                                Tensor1<double>);
 
 #define GYR_ELEMENTWISE(T)                                                                         \
   template void fill<T>(Device&, Tensor1<T>, double);                                              \
@@ -161,6 +171,9 @@
 #define GYR_CONVERSIONS(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(float, bf16) FAMILY(bf16, float)
 #define GYR_ALL_GEMM(FAMILY) FAMILY(double, double) FAMILY(float, float) FAMILY(bf16, bf16) FAMILY(bf16, float)
 #define GYR_ALL_ELEMENTWISE GYR_SCALARS(GYR_ELEMENTWISE) GYR_CONVERSIONS(GYR_CONVERT) GYR_CONVERT(double, float)
+#define GYR_ALL_UPDATES GYR_SCALARS(GYR_UPDATES)
+#define GYR_ALL_LAMB GYR_SCALARS(GYR_LAMB_STEP) GYR_LAMB_MOMENTS(double) GYR_LAMB_MOMENTS(float)
+#define GYR_ALL_BACKEND_LAMB GYR_SCALARS(GYR_LAMB_STEP) GYR_BACKEND_LAMB_MOMENTS(double) GYR_BACKEND_LAMB_MOMENTS(float)
 #define GYR_ALL_ROPE GYR_ROPE_TABLE(double) GYR_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
 #define GYR_ALL_ROUTING GYR_ROUTING(double) GYR_ROUTING(float)
 #define GYR_ALL_BALANCE GYR_BALANCE(double) GYR_BALANCE(float)

@@ -79,6 +79,7 @@ class Parameter {
   // these parts of all weights, laid out as the optimizer state.
   Span updated() const { return flat_shard_.of(size(), part_); }
   Piece kept_in(const AnyTensor& run) const { return {gyr::rows(run, kept_offset_, updated().size()), updated()}; }
+  Index kept_offset() const { return kept_offset_; }
   const FlatShard& flat_shard() const { return flat_shard_; }
   int group() const { return group_; }
 

@@ -8,18 +8,17 @@
 #include <array>
 
 #include "kernels/ops/any_tensor.hpp"
+#include "modules/weights/content.hpp"
 #include "modules/weights/placement.hpp"
 
 namespace gyr {
 
 // Sharded data (ZeRO-1, 2, 3); each level includes the ones before it. The optimizer state is the fp32 master weights
-// and the Adam moments.
+// and the states of update rules.
 enum class Shard { none, optimizer, gradients, weights };
 inline constexpr std::array<const char*, 4> shard_names{"none", "optimizer", "gradients", "weights"};
 inline const char* name_of(Shard level) { return shard_names[std::size_t(level)]; }
 
-// Data of a weight: its value, and what training stores with it. (Activations only occur in dumps.)
-enum class Content { weight, first_moment, second_moment, master, gradient, activation };
 // True if ranks that hold the same weights each store a part of this data.
 inline bool is_zero_sharded(Content content, Shard level) { return content == Content::weight ? level == Shard::weights : level != Shard::none; }
 

@@ -6,10 +6,10 @@
 #include "kernels/ops/elementwise.hpp"
 #include "kernels/device/random.hpp"
 #include "kernels/ops/activation.hpp"
-#include "kernels/ops/adamw.hpp"
 #include "kernels/ops/cross_entropy.hpp"
 #include "kernels/ops/gate.hpp"
 #include "kernels/ops/sum.hpp"
+#include "kernels/ops/weight_update.hpp"
 #include "regression/bench/machine.hpp"
 
 namespace {
@@ -236,8 +236,8 @@ void adamw_step(benchmark::State& state) {
   const auto master = std::is_same_v<T, A> ? Tensor1<A>() : g.normal<A>(n);
   const auto w = g.normal<T>(n);
   fill<A>(g.dev, v, 1);
-  const auto step = g.normal<A>(4);
-  measure(state, g, [&](Index) { adamw<T>(g.dev, {0.9, 0.95, 1e-8}, step, gradient, m, v, master, w); });
+  const auto step = g.normal<A>(update_values);
+  measure(state, g, [&](Index) { update_weights<T>(g.dev, AdamW{0.9, 0.95, 1e-8}, step, gradient, {m, v}, master, w); });
 }
 
 void sum_of_squares_f32(benchmark::State& state) {

@@ -9,7 +9,6 @@
 
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/ops/activation.hpp"
-#include "kernels/ops/adamw.hpp"
 #include "kernels/ops/attention.hpp"
 #include "kernels/ops/convolution.hpp"
 #include "kernels/ops/cross_entropy.hpp"
@@ -21,6 +20,7 @@
 #include "kernels/ops/layernorm.hpp"
 #include "kernels/ops/rmsnorm.hpp"
 #include "kernels/ops/ssd.hpp"
+#include "kernels/ops/weight_update.hpp"
 #include "regression/cuda/machines.hpp"
 #include "regression/support/tensors.hpp"
 
@@ -653,8 +653,8 @@ TEST(counts, loss_and_optimizer_move_bytes_once_in_packs) {
   const Index n = 1 << 15;
   const auto g = bench.normal<float>(n), m = bench.zeros<float>(n), v = bench.zeros<float>(n), master = bench.normal<float>(n);
   const auto weights = bench.zeros<bf16>(n);
-  const auto step = bench.normal<float>(4);
-  const auto update = moved(bench, [&] { adamw<bf16>(bench.dev, {0.9, 0.95, 1e-8}, step, g, m, v, master, weights); });
+  const auto step = bench.normal<float>(update_values);
+  const auto update = moved(bench, [&] { update_weights<bf16>(bench.dev, AdamW{0.9, 0.95, 1e-8}, step, g, {m, v}, master, weights); });
   expect_bytes("adamw", update, 1, 14.0 / 15);  // the bf16 weights are written by 8 bytes
   // Neighbouring lanes access neighbouring data. Each warp also reads the sector with the four values of the step, once
   // per 128 parameters.

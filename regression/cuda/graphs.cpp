@@ -323,7 +323,7 @@ using Kept = std::vector<std::vector<std::byte>>;
 template <class Visit>
 void each_tensor(Engine& engine, Visit&& visit) {
   for (const auto& p : engine.parameters())
-    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
+    for (const Content content : {Content::weight, Content::state("first_moment"), Content::state("second_moment"), Content::master})
       if (const Piece x = engine.tensor(*p, content)) visit(x.values);
 }
 Kept state_of(Engine& engine) {

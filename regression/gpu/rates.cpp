@@ -17,7 +17,6 @@
 #include "kernels/base/threads.hpp"
 #include "kernels/device/random.hpp"
 #include "kernels/ops/activation.hpp"
-#include "kernels/ops/adamw.hpp"
 #include "kernels/ops/attention.hpp"
 #include "kernels/ops/convolution.hpp"
 #include "kernels/ops/cross_entropy.hpp"
@@ -33,6 +32,7 @@
 #include "kernels/ops/rope.hpp"
 #include "kernels/ops/ssd.hpp"
 #include "kernels/ops/sum.hpp"
+#include "kernels/ops/weight_update.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {
@@ -460,8 +460,10 @@ Case optimizer(Ground& g, const Extents& e) {
   const auto gradient = g.normal<float>(1, e.parameters), m = g.normal<float>(1, e.parameters), master = g.normal<float>(1, e.parameters);
   const auto v = g.constant<float>(e.parameters, 1);
   const auto w = g.normal<bf16>(1, e.parameters);
-  const auto step = g.constant<float>(4, 1e-3);
-  return {[=](Device& dev) { adamw<bf16>(dev, {0.9, 0.95, 1e-8}, step, Tensor1<const float>(flat(gradient)), flat(m), v, flat(master), flat(w)); }};
+  const auto step = g.constant<float>(update_values, 1e-3);
+  return {[=](Device& dev) {
+    update_weights<bf16>(dev, AdamW{0.9, 0.95, 1e-8}, step, Tensor1<const float>(flat(gradient)), {flat(m), v}, flat(master), flat(w));
+  }};
 }
 Case norm_of_gradients(Ground& g, const Extents& e) {
   const auto gradient = g.normal<float>(1, e.parameters);

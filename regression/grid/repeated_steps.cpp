@@ -74,7 +74,7 @@ Course course_of(const Draw& d, DType dtype, Grid& grid, const char* graphs) {
         if (line.traffic.calls > 0) lines[{c.name, line.operation, line.purpose}] = line.traffic;
   }
   for (const auto& p : rig.engine.parameters())
-    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
+    for (const Content content : {Content::weight, Content::state("first_moment"), Content::state("second_moment"), Content::master})
       if (const Piece x = rig.engine.tensor(*p, content)) copy_to_host(x.values, course.kept.emplace_back(std::size_t(x.values.bytes())).data());
   course.graphs = rig.engine.graphs();
   return course;

@@ -57,10 +57,10 @@ void expect_flipped_bit_detected(std::set<Content> kinds) {
 }
 
 TEST(replicas, flipped_bit_of_any_state_is_detected) {
-  expect_flipped_bit_detected<float>({Content::weight, Content::first_moment, Content::second_moment});
+  expect_flipped_bit_detected<float>({Content::weight, Content::state("first_moment"), Content::state("second_moment")});
 }
 TEST(replicas, flipped_bit_of_master_weight_is_detected) {
-  expect_flipped_bit_detected<bf16>({Content::weight, Content::first_moment, Content::second_moment, Content::master});
+  expect_flipped_bit_detected<bf16>({Content::weight, Content::state("first_moment"), Content::state("second_moment"), Content::master});
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ template <class T>
 void expect_same_bits(Engine& sharded_run, Engine& unsharded, const std::string& where) {
   const auto& mine = sharded_run.parameters();
   for (std::size_t i = 0; i < mine.size(); ++i)
-    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master}) {
+    for (const Content content : {Content::weight, Content::state("first_moment"), Content::state("second_moment"), Content::master}) {
       const Piece part = sharded_run.tensor(*mine[i], content), all = unsharded.tensor(*unsharded.parameters()[i], content);
       ASSERT_EQ(bool(part), bool(all));
       if (!part || part.values.size == 0) continue;

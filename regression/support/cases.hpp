@@ -11,7 +11,7 @@
 
 #include "regression/support/documents.hpp"
 #include "src/engine/dry_run/plan.hpp"
-#include "src/verify/gathered_gradients.hpp"
+#include "src/verify/gathered.hpp"
 
 namespace gyr::testing {
 

@@ -20,9 +20,13 @@ inline double state_value(int salt, Content content, const std::string& name, In
 // values that this rank keeps: elements `of` of its shard.
 template <class Visit>
 void visit_state(Engine& engine, Visit&& visit) {
-  for (const auto& p : engine.stage().parameters().all())
-    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
-      if (const Piece x = engine.tensor(*p, content)) with_type(x.values, [&](const auto& typed) { visit(typed, content, *p, x.of); });
+  const auto show = [&](const Parameter& p, Content content) {
+    if (const Piece x = engine.tensor(p, content)) with_type(x.values, [&](const auto& typed) { visit(typed, content, p, x.of); });
+  };
+  for (const auto& p : engine.stage().parameters().all()) {
+    show(*p, Content::weight);
+    for (const Content content : engine.config().optimizer.stored_with(p->weight)) show(*p, content);
+  }
 }
 
 inline void set_state(Engine& engine, int salt) {

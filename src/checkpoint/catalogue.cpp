@@ -58,14 +58,13 @@ PlacedTensor like_weight(const PlacedTensor& weight, Content content, DType prec
 
 StoredTensor stored_tensor(const PlacedTensor& t) { return stored_tensor(t.content, t.weight.name, t.dtype, t.weight.shape); }
 
-std::vector<PlacedTensor> model_tensors(const ModelConfig& config, DType precision, const Layout& layout, const Trained& trained) {
+std::vector<PlacedTensor> model_tensors(const ModelConfig& config, DType precision, const Layout& layout, const OptimizerConfig& optimizer) {
   std::vector<PlacedTensor> all;
-  for (const PlacedTensor& weight : model_weights(config, precision, layout, trained)) {
+  for (const PlacedTensor& weight : model_weights(config, precision, layout, optimizer.trained())) {
     all.push_back(weight);
     if (!weight.trained) continue;
-    all.push_back(like_weight(weight, Content::first_moment, precision));
-    all.push_back(like_weight(weight, Content::second_moment, precision));
-    if (weight.dtype != accumulator_of(precision)) all.push_back(like_weight(weight, Content::master, precision));
+    for (const Content content : optimizer.stored_with(weight.weight))
+      if (content != Content::master || weight.dtype != accumulator_of(precision)) all.push_back(like_weight(weight, content, precision));
   }
   return all;
 }

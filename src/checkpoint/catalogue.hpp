@@ -6,6 +6,7 @@
 #include "modules/model/model_config.hpp"
 #include "modules/weights/parameter.hpp"
 #include "src/checkpoint/manifest.hpp"
+#include "src/engine/config/optimizer_config.hpp"
 #include "src/parallel/moves.hpp"
 
 namespace gyr {
@@ -15,13 +16,13 @@ std::vector<PlacedTensor> model_weights(const ModelConfig&, DType precision, con
 // The same for a float32 model on one rank.
 std::vector<PlacedTensor> model_weights(const ModelConfig&, const Trained& = {});
 
-// The optimizer tensor (`Content`: a moment or the master weight) that belongs to a weight.
+// The optimizer tensor (`Content`: a state or the master weight) that belongs to a weight.
 PlacedTensor like_weight(const PlacedTensor& weight, Content, DType precision);
 // Manifest entry of a tensor.
 StoredTensor stored_tensor(const PlacedTensor&);
-// All tensors of a checkpoint: every weight, the Adam moments of trained weights, and a master weight if a trained
-// weight is stored in a lower precision.
-std::vector<PlacedTensor> model_tensors(const ModelConfig&, DType precision, const Layout&, const Trained& = {});
+// All tensors of a checkpoint: every weight, the states of trained weights, and a master weight if a trained weight is
+// stored in a lower precision.
+std::vector<PlacedTensor> model_tensors(const ModelConfig&, DType precision, const Layout&, const OptimizerConfig& = {});
 
 // Boxes that the rank at `position` contributes to a checkpoint, in tensor order; Move::from is a position. Over all
 // ranks every element occurs once, from its first holder on the tensor-parallel axis. Of ZeRO-sharded tensors each

@@ -82,10 +82,10 @@ class Saver final : public StateSaver {
 };
 
 // Bytes of the host copy of an asynchronous save, on a rank that writes its own file.
-Index save_buffer_bytes(const ModelConfig&, DType precision, const Layout&, int position, const Trained& = {});
+Index save_buffer_bytes(const ModelConfig&, DType precision, const Layout&, int position, const OptimizerConfig& = {});
 
 // Bytes of all tensors of a checkpoint.
-Index checkpoint_bytes(const ModelConfig&, DType precision, const Layout&, const Trained& = {});
+Index checkpoint_bytes(const ModelConfig&, DType precision, const Layout&, const OptimizerConfig& = {});
 
 // Saves once and waits for the commit.
 Saved save_checkpoint(const std::filesystem::path& folder, CheckpointHeader header, ModelState&, const SaveOptions& = {});
@@ -104,16 +104,16 @@ struct LoadTraffic {
 };
 
 // Fills the model's weights from a checkpoint of the same model in any precision, and with `everything` also the Adam
-// moments. With `weights` the moments start at zero. Master weights, and weights stored in another precision, are
+// moments. With `weights` the states start at zero. Master weights, and weights stored in another precision, are
 // filled from the checkpoint's master weights if it has them. All files are first compared with their checksums; the
 // ranks divide this work. Collective over the model's grid; an error on one rank is thrown on all. Exit::config naming
-// the first tensor if the checkpoint belongs to another model, or if it lacks the moments of a weight that is trained
+// the first tensor if the checkpoint belongs to another model, or if it lacks the states of a weight that is trained
 // now but was frozen then. Zero moments with the bias correction of a late step would take steps several times the
 // learning rate. Moments of weights that are frozen now are not read. Exit::data naming file and tensor if the content
 // is damaged.
 CheckpointHeader load_checkpoint(const std::filesystem::path& checkpoint, ModelState&, LoadWhat, Reading = Reading::all, LoadTraffic* = nullptr);
 
-// The errors of load_checkpoint() for a checkpoint of another model or without the moments of a trained weight, without
+// The errors of load_checkpoint() for a checkpoint of another model or without the states of a trained weight, without
 // reading a tensor. Not collective.
 void check_checkpoint(const std::filesystem::path& checkpoint, const ModelState&);
 // Exit::config naming the first tensor unless the source has exactly this model's weights in their shapes. Not

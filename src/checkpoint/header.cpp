@@ -22,28 +22,15 @@ std::string time_of_creation() {
 
 }  // namespace
 
-std::string_view name_of(Content content) {
-  switch (content) {
-    case Content::weight: return "weight";
-    case Content::first_moment: return "first moment";
-    case Content::second_moment: return "second moment";
-    case Content::master: return "master weight";
-    case Content::gradient: return "gradient";
-    case Content::activation: return "activation";
-  }
-  return "";
-}
-
 std::string path_of(Content content, const std::string& weight_name) {
   std::string path = weight_name.starts_with("model.") ? weight_name.substr(6) : weight_name;
   std::replace(path.begin(), path.end(), '.', '/');
-  switch (content) {
-    case Content::weight: return "/model/" + path;
-    case Content::first_moment: return "/optimizer/first_moment/" + path;
-    case Content::second_moment: return "/optimizer/second_moment/" + path;
-    case Content::master: return "/optimizer/master/" + path;
-    case Content::gradient: return "/gradients/" + path;
-    case Content::activation: return "/activations/" + path;
+  switch (content.kind) {
+    case Content::Kind::weight: return "/model/" + path;
+    case Content::Kind::state: return fmt::format("/optimizer/{}/{}", content.name, path);
+    case Content::Kind::master: return "/optimizer/master/" + path;
+    case Content::Kind::gradient: return "/gradients/" + path;
+    case Content::Kind::activation: return "/activations/" + path;
   }
   return {};
 }

@@ -2,8 +2,8 @@
 // Metadata of a checkpoint, in its manifest and as attributes of the root of its files, and the paths of its tensors:
 //   /model/PATH                      every weight, unsharded, under its Hugging Face name: dots become groups, a leading
 //                                    "model." is dropped
-//   /optimizer/first_moment/PATH     Adam moments, in the accumulator's precision
-//   /optimizer/second_moment/PATH
+//   /optimizer/STATE/PATH            states of the weight's update rule, in the accumulator's precision: first_moment and
+//                                    second_moment of AdamW and LAMB, momentum of Lion and SGD
 //   /optimizer/master/PATH           master weights of weights stored in bfloat16
 // and the paths in dumps of a step (src/dump/dump.hpp):
 //   /gradients/PATH, /activations/PATH
@@ -34,7 +34,6 @@ struct CheckpointHeader {
   std::string version;          // version of the checkpoint format, such as "2.0"
 };
 
-std::string_view name_of(Content);
 std::string path_of(Content, const std::string& weight_name);
 
 inline constexpr const char* checkpoint_format = "gyrfalcon checkpoint";

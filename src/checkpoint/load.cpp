@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
 #include "src/checkpoint/catalogue.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/checkpoint/checkpoint_file.hpp"
@@ -9,23 +11,72 @@ namespace gyr {
 
 namespace {
 
-// Requires both Adam moments of every trained weight in the checkpoint, in the weight's shape.
-void check_moments(const CheckpointFile& file, const ModelState& state) {
+// States of a weight that the checkpoint has, whatever rule keeps them.
+std::vector<std::string> stored_states(const CheckpointFile& file, const std::string& weight) {
+  const std::string prefix = "/optimizer/", end = path_of(Content::state(""), weight).substr(prefix.size());
+  std::vector<std::string> states;
+  for (const StoredTensor& t : file.stored().tensors())
+    if (t.path.starts_with(prefix) && t.path.ends_with(end)) {
+      const std::string state = t.path.substr(prefix.size(), t.path.size() - prefix.size() - end.size());
+      if (state.find('/') == std::string::npos && state != "master") states.push_back(state);
+    }
+  return states;
+}
+
+template <class Names>
+std::string list_of(const Names& names) {
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
+// Weights whose states in the checkpoint are those of another rule.
+struct OtherRule {
+  int count = 0;
+  std::string first, stored;  // names of the first three weights; states that the checkpoint has of the first
+  const UpdateRule* rule = nullptr;
+
+  void add(const std::string& weight, const UpdateRule& rule, const std::vector<std::string>& states) {
+    if (!this->rule) this->rule = &rule, stored = list_of(states);
+    if (count++ < 3) first += (first.empty() ? "" : ", ") + weight;
+  }
+  void refuse(const std::string& file) const {
+    if (rule)
+      fail(
+          Exit::config,
+          "{}: holds {} of {}{}, but {} keeps {}: set optimizer.name and group_rules as in the run that wrote it (gyrfalcon info shows its deck), or "
+          "start a new run from these weights (--init-from)",
+          file, stored, first, count > 3 ? fmt::format(" and {} more weights", count - 3) : "", rule->name(), list_of(rule->states()));
+  }
+};
+
+// Requires every state of every trained weight in the checkpoint, in the weight's shape.
+void check_states(const CheckpointFile& file, const ModelState& state) {
+  OtherRule other;
   for (const PlacedTensor& placed : model_weights(state.model(), state.trained())) {
     if (!placed.trained) continue;
     const std::string& name = placed.weight.name;
-    const bool first = file.has(Content::first_moment, name), second = file.has(Content::second_moment, name);
-    require(first || second, Exit::config,
-            "{}: holds no moments of {}, which was frozen or never trained when it was written; keep it frozen, or start a new run from "
-            "these weights",
-            file.name(), name);
-    require(first && second, Exit::data, "{}: holds one moment of {} without the other", file.name(), name);
-    for (const Content content : {Content::first_moment, Content::second_moment}) {
-      const TensorReader moment = file.open(content, name);
-      require(moment.shape == placed.weight.shape, Exit::data, "{}: has shape {}, but the weight has {}", moment.name, text_of(moment.shape),
+    const UpdateRule& rule = state.optimizer_config().rule_of(placed.weight);
+    const std::vector<std::string_view> wanted = rule.states();
+    const auto missing = std::find_if(wanted.begin(), wanted.end(), [&](std::string_view s) { return !file.has(Content::state(s), name); });
+    if (missing != wanted.end()) {
+      const std::vector<std::string> stored = stored_states(file, name);
+      require(!stored.empty(), Exit::config,
+              "{}: holds no moments of {}, which was frozen or never trained when it was written; keep it frozen, or start a new run from "
+              "these weights",
+              file.name(), name);
+      const auto also = std::find_if(wanted.begin(), wanted.end(), [&](std::string_view s) { return file.has(Content::state(s), name); });
+      if (also != wanted.end())
+        fail(Exit::data, "{}: holds the {} of {}, but not its {}", file.name(), name_of(Content::state(*also)), name,
+             name_of(Content::state(*missing)));
+      other.add(name, rule, stored);
+      continue;
+    }
+    for (const std::string_view kept : wanted) {
+      const TensorReader tensor = file.open(Content::state(kept), name);
+      require(tensor.shape == placed.weight.shape, Exit::data, "{}: has shape {}, but the weight has {}", tensor.name, text_of(tensor.shape),
               text_of(placed.weight.shape));
     }
   }
+  other.refuse(file.name());
 }
 
 // Reads the elements `of` of this rank's shard of a tensor, converted to `dtype`. Padding rows are zero.
@@ -80,7 +131,7 @@ void load_values(Fetch& fetch, const WeightSource& source, ParameterList paramet
   }
 }
 
-// Loads weights and master weights and sets the moments to zero.
+// Loads weights and master weights and sets the states to zero.
 void load_weights_and_masters(Fetch& fetch, const WeightSource& source, ModelState& state) {
   const Shard level = state.grid().layout().zero_shard();
   load_values(fetch, source, state.parameters(), level);
@@ -90,11 +141,14 @@ void load_weights_and_masters(Fetch& fetch, const WeightSource& source, ModelSta
       fetch([&] { return source.open(p->weight.name, master.values.dtype); }, *p, master, is_zero_sharded(Content::master, level));
 }
 
-void load_moments(Fetch& fetch, const CheckpointFile& file, ModelState& state) {
-  for (const auto& p : state.parameters())
-    for (const Content content : {Content::first_moment, Content::second_moment})
-      if (const Piece moment = state.tensor(*p, content))
-        fetch([&] { return file.open(content, p->weight.name); }, *p, moment, is_zero_sharded(content, state.grid().layout().zero_shard()));
+void load_states(Fetch& fetch, const CheckpointFile& file, ModelState& state) {
+  for (const auto& p : state.parameters()) {
+    if (!p->trained) continue;
+    for (const std::string_view name : state.optimizer_config().rule_of(p->weight).states())
+      if (const Piece kept = state.tensor(*p, Content::state(name)))
+        fetch([&] { return file.open(Content::state(name), p->weight.name); }, *p, kept,
+              is_zero_sharded(Content::state(name), state.grid().layout().zero_shard()));
+  }
 }
 
 // Opens a source and checks that its files are intact and that it belongs to this model. Collective.
@@ -124,7 +178,7 @@ void check_model(const WeightSource& source, const ModelConfig& config) {
 void check_checkpoint(const std::filesystem::path& checkpoint, const ModelState& state) {
   const CheckpointFile file(checkpoint);
   check_model(file, state.model());
-  check_moments(file, state);
+  check_states(file, state);
 }
 
 Reading reading_of(const std::string& name) { return name == "all" ? Reading::all : Reading::broadcast; }
@@ -136,11 +190,11 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, ModelState& 
     source.emplace(path);
     return &*source;
   });
-  if (what == LoadWhat::everything) collective_check(world, [&] { check_moments(*source, state); });
+  if (what == LoadWhat::everything) collective_check(world, [&] { check_states(*source, state); });
   collective_check(world, [&] {
     Fetch fetch(reading == Reading::broadcast ? &state.grid() : nullptr);
     load_weights_and_masters(fetch, *source, state);
-    if (what == LoadWhat::everything) load_moments(fetch, *source, state);
+    if (what == LoadWhat::everything) load_states(fetch, *source, state);
     fetch.check();
   });
   if (traffic) *traffic = {source->stored().bytes_read(), source->stored().bytes_from_disk()};

@@ -92,8 +92,9 @@ ManifestFile write_copy(ShardFile& file, const std::vector<Move>& boxes, const s
 Files files_of(const std::string& name) { return name == "rank" ? Files::rank : name == "node" ? Files::node : Files::single; }
 
 Saver::Saver(std::filesystem::path folder, const SaveOptions& options, ModelState& state, std::vector<int> writers)
-    : folder_(std::move(folder)), options_(options), state_(state), tensors_(std::make_unique<const std::vector<PlacedTensor>>(model_tensors(
-                                                                        state.model(), state.precision(), state.grid().layout(), state.trained()))) {
+    : folder_(std::move(folder)), options_(options), state_(state),
+      tensors_(std::make_unique<const std::vector<PlacedTensor>>(
+          model_tensors(state.model(), state.precision(), state.grid().layout(), state.optimizer_config()))) {
   for (const PlacedTensor& t : *tensors_) stored_.push_back(stored_tensor(t));
   if (writers.empty()) writers = writers_of(options.files, state.grid());
   delivery_ = std::make_unique<const Delivery>(state, *tensors_, std::move(writers), options.files != Files::single);
@@ -195,14 +196,14 @@ std::optional<Saved> Saver::ended() {
   return saved;
 }
 
-Index save_buffer_bytes(const ModelConfig& model, DType precision, const Layout& layout, int position, const Trained& trained) {
-  const auto tensors = model_tensors(model, precision, layout, trained);
+Index save_buffer_bytes(const ModelConfig& model, DType precision, const Layout& layout, int position, const OptimizerConfig& optimizer) {
+  const auto tensors = model_tensors(model, precision, layout, optimizer);
   return bytes_of(contributed_boxes(tensors, layout, position, true), tensors);
 }
 
-Index checkpoint_bytes(const ModelConfig& model, DType precision, const Layout& layout, const Trained& trained) {
+Index checkpoint_bytes(const ModelConfig& model, DType precision, const Layout& layout, const OptimizerConfig& optimizer) {
   Index bytes = 0;
-  for (const PlacedTensor& t : model_tensors(model, precision, layout, trained)) bytes += t.weight.size() * size_of(t.dtype);
+  for (const PlacedTensor& t : model_tensors(model, precision, layout, optimizer)) bytes += t.weight.size() * size_of(t.dtype);
   return bytes;
 }
 

@@ -10,6 +10,9 @@ namespace gyr {
 
 namespace {
 
+// Format 1 is older than other rules than AdamW.
+const Content first_moment = Content::state("first_moment"), second_moment = Content::state("second_moment");
+
 using Tensors = std::map<std::string, const StoredTensor*>;
 
 const StoredTensor& present(const Tensors& tensors, Content content, const std::string& weight, const std::string& because,
@@ -26,7 +29,7 @@ void check_tensor_set(const std::vector<StoredTensor>& list, const std::string& 
   Tensors tensors;
   for (const StoredTensor& t : list) tensors[t.path] = &t;
   for (const StoredTensor& t : list)
-    for (const Content content : {Content::first_moment, Content::second_moment, Content::master}) {
+    for (const Content content : {first_moment, second_moment, Content::master}) {
       const std::string prefix = path_of(content, "");
       if (!t.path.starts_with(prefix)) continue;
       const std::string weight = t.path.substr(prefix.size()), because = fmt::format("the file holds its {}", name_of(content));
@@ -34,7 +37,7 @@ void check_tensor_set(const std::vector<StoredTensor>& list, const std::string& 
       require(stored_weight.shape == t.shape, Exit::data, "{}: {} has shape {}, but its weight has {}", origin, printable(t.path), text_of(t.shape),
               text_of(stored_weight.shape));
       if (content == Content::master) continue;
-      for (const Content other : {Content::first_moment, Content::second_moment}) present(tensors, other, weight, because, origin);
+      for (const Content other : {first_moment, second_moment}) present(tensors, other, weight, because, origin);
       if (stored_weight.dtype == DType::bf16) present(tensors, Content::master, weight, because, origin);
     }
 }

@@ -233,7 +233,7 @@ std::string experts_text(const EngineConfig& config, const Layout& layout) {
 }
 
 std::vector<PlacedTensor> tensors_of(const RunConfig& run, const Layout& layout) {
-  return model_tensors(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
+  return model_tensors(run.model, precision_of(run.train.precision), layout, run.optimizer);
 }
 
 // Bytes and files of a checkpoint, and bytes of the copy in memory that an asynchronous save writes from.
@@ -287,7 +287,7 @@ std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan, const std:
 }
 
 double checkpoint_bytes(const RunConfig& run, const Layout& layout) {
-  return double(checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer.trained()));
+  return double(checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer));
 }
 
 Facts plan_facts(const RunPlan& plan) {

@@ -72,7 +72,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length);
-  Section& optimizer = deck.section("optimizer", "AdamW and its learning rate", Effect::course);
+  Section& optimizer = deck.section("optimizer", "update rule of the weights, and its learning rate", Effect::course);
   const std::vector<Weight> weights = declared_weights(run.model);
   check_targets(run.model.lora, weights);
   run.optimizer = read_optimizer(optimizer, names_of(weights));
@@ -143,6 +143,31 @@ Index RunConfig::batch_after(double tokens) const {
   return batch;
 }
 
+namespace {
+
+bool reads(const RuleType& type, const std::string& path) {
+  const auto& shared = type.shared_keys;
+  return path.starts_with("optimizer." + type.name + ".") ||
+         std::any_of(shared.begin(), shared.end(), [&](const std::string& key) { return path == "optimizer." + key; });
+}
+
+// Update rules that read a setting; empty: it does not belong to a rule.
+std::string rules_that_read(const std::string& path) {
+  std::string names;
+  for (const RuleType& type : rule_types())
+    if (reads(type, path)) names += (names.empty() ? "" : " or ") + type.name;
+  return names;
+}
+
+bool is_read(const OptimizerConfig& optimizer, const std::string& path) {
+  const std::vector<const UpdateRule*> rules = optimizer.rules();
+  return std::any_of(rule_types().begin(), rule_types().end(), [&](const RuleType& type) {
+    return reads(type, path) && std::any_of(rules.begin(), rules.end(), [&](const UpdateRule* rule) { return rule->name() == type.name; });
+  });
+}
+
+}  // namespace
+
 std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
   const std::string chosen = run.model.objective->name();
   const std::vector<Declaration> settings = deck.settings();
@@ -160,6 +185,8 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
               type.name);
       idle.push_back(fmt::format("{} is not read: train.objective is {}", settings_text, chosen));
     }
+    if (const std::string rules = rules_that_read(d.path); !rules.empty() && !is_read(run.optimizer, d.path))
+      idle.push_back(fmt::format("{} is not read: no weight is updated by {}", deck.settings_text({d.path}), rules));
   }
   return idle;
 }

@@ -90,8 +90,9 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"grad_clip clip_grad_norm max_grad_norm gradient_clipping gradient_clip gradient_clip_val grad_norm_clip "
      "clip_norm max_norm",
      "optimizer.clip_grad", ""},
-    {"optim optimizer_type optimizer_name optimizer optimizer.name optimizer.type optimizer.optimizer use_adamw", "optimizer.lr",
-     "AdamW is the only optimizer: leave this key out"},
+    {"optim optimizer_type optimizer_name optimizer optimizer.type optimizer.optimizer", "optimizer.name", ""},
+    {"use_adamw", "optimizer.name", "write optimizer.name=adamw, which is the default"},
+    {"sgd_momentum", "optimizer.sgd.momentum", ""},
     {"freeze freeze_layers frozen_layers", "optimizer.frozen",
      "it is called optimizer.frozen here, a list of patterns of weight names: write "
      "optimizer.frozen='[\"model.layers.0.*\"]'"},

@@ -54,7 +54,7 @@ std::string check_checkpoint_space(const RunConfig& run, Index bytes, Index done
 }
 
 void report_checkpoint_space(const RunConfig& run, const std::string& deck, const Layout& layout, bool start_over, Index done) {
-  const Index bytes = checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer.trained());
+  const Index bytes = checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer);
   const auto present = start_over ? std::vector<std::int64_t>() : committed_steps(checkpoints_of(run));
   const std::string warning = check_checkpoint_space(run, disk_bytes(bytes, Index(deck.size())), done, present);
   if (!warning.empty()) std::printf("%s\n", printable_line(warning).c_str());

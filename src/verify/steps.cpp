@@ -7,7 +7,7 @@
 #include "src/parallel/collective_check.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/feed.hpp"
-#include "src/verify/gathered_gradients.hpp"
+#include "src/verify/gathered.hpp"
 #include "src/verify/random_data.hpp"
 
 namespace gyr {

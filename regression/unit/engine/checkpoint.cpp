@@ -124,7 +124,7 @@ TEST(checkpoint, converts_between_precisions) {
       } else {
         ASSERT_EQ(p->vector<float>()(i), value(1, Content::weight, i));
       }
-      ASSERT_EQ(b16.engine.optimizer().moment1(*p).values.as<float>()(i), 0);
+      ASSERT_EQ(b16.engine.optimizer().state(*p, "first_moment").values.as<float>()(i), 0);
       ASSERT_EQ(q.vector<double>()(i), double(value(2, master ? Content::master : Content::weight, i)));
     }
   }

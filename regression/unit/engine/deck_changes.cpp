@@ -205,6 +205,15 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"optimizer.groups", {"[\"*.D\", \"*embed*\"]", course}},
                                                                          {"optimizer.group_lrs", {"[2, 3]", course}},
                                                                          {"optimizer.group_weight_decays", {"[2, 3]", course}},
+                                                                         {"optimizer.name", {"lion", course}},
+                                                                         {"optimizer.group_rules", {"[sgd, lamb]", course}},
+                                                                         {"optimizer.lamb.exclude", {"none", course}},
+                                                                         {"optimizer.lamb.min_ratio", {"9", course}},
+                                                                         {"optimizer.lamb.max_ratio", {"1e-3", course}},
+                                                                         {"optimizer.lion.beta1", {"0.1", course}},
+                                                                         {"optimizer.lion.beta2", {"0.5", course}},
+                                                                         {"optimizer.sgd.momentum", {"0.5", course}},
+                                                                         {"optimizer.sgd.nesterov", {"true", course}},
                                                                          {"optimizer.frozen", {"[\"*.D\"]", course}},
                                                                          {"optimizer.schedule", {"linear", course}},
                                                                          {"finetune.lora.rank", {"2", function}},
@@ -301,6 +310,8 @@ Overrides base_of(const std::string& key) {
   if (key == "model.attention.rope.truncate")
     return {"model.attention.rope.type=yarn", "model.attention.head_dim=8", "model.attention.rope.original_length=200"};
   if (key == "model.latent.rope.truncate") return {"model.latent.rope.type=yarn", "model.latent.rope_dim=8", "model.latent.rope.original_length=200"};
+  for (const RuleType& type : rule_types())
+    if (key.starts_with("optimizer." + type.name + ".")) return {"optimizer.name=" + type.name};
   if (key == "model.dropout.head") return {"train.objective=tag", "train.tag.num_labels=24"};
   return {};
 }

@@ -100,7 +100,7 @@ TEST(optimizer, last_matching_parameter_group_wins) {
 TEST(optimizer, constant_gradient_moves_weights_by_learning_rate) {
   const ModelConfig model = everything();
   OptimizerConfig optimizer;
-  optimizer.weight_decay = 0, optimizer.epsilon = 1e-30;
+  optimizer.weight_decay = 0, optimizer.rule = adamw({0.9, 0.95, 1e-30});
   Rig<double> rig(config_of(model, optimizer), single_rank_grid(model.layers()));
   auto& engine = rig.engine;
   const auto& all = engine.stage().parameters().all();
@@ -135,8 +135,8 @@ TEST(optimizer, gradient_clipping_is_applied_once) {
       const double factor = clip_grad > 0 && clip_grad < norm ? clip_grad / norm : 1;
       double squares = 0;
       for (const auto& p : engine.stage().parameters().all()) {
-        const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().moment1(*p).values.as<double>()),
-                   v = values(engine.optimizer().moment2(*p).values.as<double>());
+        const auto g = values(p->vector_gradient<double>()), m = values(engine.optimizer().state(*p, "first_moment").values.as<double>()),
+                   v = values(engine.optimizer().state(*p, "second_moment").values.as<double>());
         double worst = 0, largest = 1e-300;
         for (std::size_t i = 0; i < g.size(); ++i) {
           const double seen = factor * g[i];

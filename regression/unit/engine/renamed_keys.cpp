@@ -159,7 +159,7 @@ TEST(renamed_keys, well_known_names_are_answered_with_ours) {
   expect_advice("parallel.tp=2", "write parallel.tensor=2");
   expect_advice("train.dtype=bfloat16", "write train.precision=bf16");
   expect_advice("parallel.zero=3", "write parallel.shard=weights");
-  expect_advice("optimizer.name=adamw", "AdamW is the only optimizer");
+  expect_advice("optimizer.type=sgd", "it is called optimizer.name here: write optimizer.name=sgd");
   expect_advice("data.path=corpus", "write data.prefixes='[corpus]'");
   expect_advice("output.dir=out/x", "write output.folder=out/x");
   expect_advice("checkpoint.interval=50", "write checkpoint.every=50");
@@ -193,6 +193,8 @@ TEST(renamed_keys, table_of_foreign_values_fits_declared_ranges) {
   expect_advice("train.precision=BFloat16", "did you mean `bf16`?");
   expect_advice("train.precision=16", "fp16 is not supported");
   expect_advice("optimizer.schedule=Cosine", "did you mean `cosine`?");
+  expect_advice("optimizer.name=adamw_torch", "adamw");
+  expect_advice("optimizer.name=adafactor", "adamw is the usual choice");
 }
 
 TEST(renamed_keys, old_keys_of_a_stored_deck_are_read) {

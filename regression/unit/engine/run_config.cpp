@@ -84,6 +84,27 @@ TEST(run_config, seq2seq_lengths_and_conflicting_keys_are_checked) {
   expect_refused([&] { run_of(deck, {"train.seq2seq.end_token=40000", "model.vocab_size=300"}); }, {"train.seq2seq.end_token = 40000", "300"});
 }
 
+// Settings of an update rule that no weight has are reported; a rule of a group reads its own.
+TEST(run_config, keys_of_other_update_rules_are_reported) {
+  const auto idle = [](const std::string& text) {
+    Deck deck = Deck::parse("optimizer:\n" + text, "test.yaml");
+    return idle_keys(deck, read_run_config(deck));
+  };
+  const auto notes = idle("  name: sgd\n  beta1: 0.8\n  lamb: {max_ratio: 10}\n  sgd: {momentum: 0.5}\n");
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes[0], "test.yaml:3: optimizer.beta1 = 0.8 is not read: no weight is updated by adamw or lamb");
+  EXPECT_EQ(notes[1], "test.yaml:4: optimizer.lamb.max_ratio = 10 is not read: no weight is updated by lamb");
+  EXPECT_TRUE(idle("  beta1: 0.8\n  groups: ['*.q_proj.*']\n  group_rules: [lion]\n  lion: {beta2: 0.9}\n").empty());
+}
+
+TEST(run_config, wrong_update_rules_are_refused) {
+  expect_refused([] { run_of("optimizer: {name: lamp}"); }, {"optimizer.name", "lamb"});
+  expect_refused([] { run_of("optimizer: {groups: ['*.A_log'], group_rules: [adam]}"); }, {"optimizer.group_rules", "adamw"});
+  expect_refused([] { run_of("optimizer: {groups: ['*.A_log'], group_rules: [sgd, lion]}"); }, {"optimizer.group_rules has 2 rules for 1 groups"});
+  expect_refused([] { run_of("optimizer: {name: lamb, lamb: {min_ratio: 2, max_ratio: 1}}"); }, {"optimizer.lamb.max_ratio", "min_ratio"});
+  expect_refused([] { run_of("optimizer: {sgd: {momentum: 1}}"); }, {"optimizer.sgd.momentum"});
+}
+
 // A key that only another objective reads is refused, or reported if the deck sets train.objective explicitly. A
 // default value is accepted, because the effective deck of a run contains every key.
 TEST(run_config, keys_of_other_objectives_are_reported_or_refused) {

@@ -32,7 +32,8 @@ struct Model : AnyRig {
 std::vector<std::byte> bytes_of(const ModelState& state) {
   std::vector<std::byte> all;
   for (const auto& p : state.parameters())
-    for (const Content content : {Content::weight, Content::gradient, Content::first_moment, Content::second_moment, Content::master})
+    for (const Content content :
+         {Content::weight, Content::gradient, Content::state("first_moment"), Content::state("second_moment"), Content::master})
       if (const AnyTensor x = state.tensor(*p, content).values) {
         all.resize(all.size() + std::size_t(x.bytes()));
         copy_to_host(x, all.data() + all.size() - x.bytes());
@@ -97,7 +98,7 @@ TEST(several_models, state_reports_dtype_and_size_per_weight) {
       const bool narrow = precision != wide && p->weight.storage != Storage::wide;
       EXPECT_EQ(state.tensor(*p, Content::weight).values.dtype, narrow ? precision : wide) << p->weight.name;
       EXPECT_EQ(bool(state.tensor(*p, Content::master)), narrow) << p->weight.name;
-      for (const Content content : {Content::gradient, Content::first_moment, Content::second_moment}) {
+      for (const Content content : {Content::gradient, Content::state("first_moment"), Content::state("second_moment")}) {
         EXPECT_EQ(state.tensor(*p, content).values.dtype, wide) << p->weight.name;
         EXPECT_EQ(state.tensor(*p, content).values.size, p->size()) << p->weight.name;
       }

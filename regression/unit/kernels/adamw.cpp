@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/ops/adamw.hpp"
-
 #include "kernels/ops/sum.hpp"
+#include "kernels/ops/weight_update.hpp"
 #include "regression/support/tensors.hpp"
 
 namespace gyr::testing::adamw_suite {
@@ -13,23 +12,24 @@ constexpr int steps = 5;
 
 constexpr AdamW rule{0.9, 0.95, 1e-8};
 
-AdamWStep at_step(int t, double decay) { return {0.01, decay, 1 - std::pow(rule.beta1, t), 1 - std::pow(rule.beta2, t), 0.5}; }
+StepOfWeight at_step(int t, double decay) { return {0.01, decay, 0.5, double(t)}; }
 
 template <class A>
-Tensor1<const A> on_device(Workbench& bench, const AdamWStep& step) {
-  const AdamWStepValues<A> values = step_values<A>(step);
+Tensor1<const A> on_device(Workbench& bench, const StepOfWeight& step) {
+  const UpdateValues values = rule.values(step);
   const auto there = bench.zeros<A>(Index(values.size()));
-  std::copy(values.begin(), values.end(), there.data());
+  for (std::size_t i = 0; i < values.size(); ++i) there(Index(i)) = A(values[i]);
   return there;
 }
 
-// Reference: the AdamW formula in kernels/ops/adamw.hpp, one parameter at a time.
-void plain(const AdamWStep& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v, std::vector<double>& w) {
+// Reference: the AdamW formula in kernels/ops/weight_update.hpp, one parameter at a time.
+void plain(const StepOfWeight& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v, std::vector<double>& w) {
+  const double correction1 = 1 - std::pow(rule.beta1, a.number), correction2 = 1 - std::pow(rule.beta2, a.number);
   for (std::size_t i = 0; i < w.size(); ++i) {
     const double c = a.gradient_scale * g[i];
     m[i] = rule.beta1 * m[i] + (1 - rule.beta1) * c;
     v[i] = rule.beta2 * v[i] + (1 - rule.beta2) * c * c;
-    w[i] -= a.lr * (m[i] / a.correction1 / (std::sqrt(v[i] / a.correction2) + rule.epsilon) + a.weight_decay * w[i]);
+    w[i] -= a.lr * (m[i] / correction1 / (std::sqrt(v[i] / correction2) + rule.epsilon) + a.weight_decay * w[i]);
   }
 }
 
@@ -45,7 +45,7 @@ void follows_the_formula(double decay, bool with_master, Index n) {
   std::vector<double> want_m(n), want_v(n);
   for (int t = 1; t <= steps; ++t) {
     const auto g = bench.normal<A>(n);
-    adamw<T>(bench.dev, rule, on_device<A>(bench, at_step(t, decay)), g, m, v, master, w);
+    update_weights<T>(bench.dev, rule, on_device<A>(bench, at_step(t, decay)), g, {m, v}, master, w);
     plain(at_step(t, decay), values_of(g), want_m, want_v, want_w);
   }
   const double allowed = tolerance<A>;  // bf16 keeps its Adam moments and master weights in float
@@ -71,16 +71,16 @@ TEST(adamw, matches_formula_over_several_steps) {
 TEST(adamw, first_update_has_magnitude_of_learning_rate) {
   Workbench bench;
   const auto g = bench.normal<double>(100), m = bench.zeros<double>(100), v = bench.zeros<double>(100), w = bench.zeros<double>(100);
-  const AdamWStep a = at_step(1, 0);
-  adamw<double>(bench.dev, {rule.beta1, rule.beta2, 0}, on_device<double>(bench, a), g, m, v, {}, w);
+  const StepOfWeight a = at_step(1, 0);
+  update_weights<double>(bench.dev, AdamW{rule.beta1, rule.beta2, 0}, on_device<double>(bench, a), g, {m, v}, {}, w);
   for (Index i = 0; i < 100; ++i) EXPECT_NEAR(w(i), g(i) > 0 ? -a.lr : a.lr, 1e-15);
 }
 
 TEST(adamw, missing_bf16_master_or_wrong_size_throws) {
   Workbench bench;
   const auto x = bench.zeros<float>(4);
-  EXPECT_THROW(adamw<bf16>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, x, x, {}, bench.zeros<bf16>(4)), Error);
-  EXPECT_THROW(adamw<float>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, x, x, {}, bench.zeros<float>(5)), Error);
+  EXPECT_THROW(update_weights<bf16>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, {x, x}, {}, bench.zeros<bf16>(4)), Error);
+  EXPECT_THROW(update_weights<float>(bench.dev, rule, on_device<float>(bench, at_step(1, 0)), x, {x, x}, {}, bench.zeros<float>(5)), Error);
 }
 
 TEST(adamw, sum_of_squares_is_accurate_at_any_address) {

@@ -140,9 +140,9 @@ TEST(frozen, shared_gemm_training_equals_masked_updates_approximately) {
   }
 }
 
-// Bytes of the coefficients of AdamW steps, which are stored with the weights: four doubles per updated parameter,
-// rounded up to the alignment of an arena.
-Index bytes_of_steps(Index updated) { return (updated * 4 * 8 + 255) / 256 * 256; }
+// Bytes of the values of a step, which are stored with the weights: eight doubles per updated parameter, rounded up to
+// the alignment of an arena.
+Index bytes_of_steps(Index updated) { return (updated * 8 * 8 + 255) / 256 * 256; }
 
 TEST(frozen, weights_add_neither_gradient_norm_nor_memory) {
   const ModelConfig m = model();

@@ -2,6 +2,7 @@
 #include "src/engine/config/optimizer_config.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "modules/settings/weight_pattern.hpp"
 
@@ -15,13 +16,60 @@ Trained OptimizerConfig::trained() const {
   return [c = *this](const Weight& w) { return w.learns && !c.freezes(w); };
 }
 
-OptimizerConfig read_optimizer(Section& s, const std::vector<std::string>& weights) {
-  OptimizerConfig c;
-  c.beta1 = s.get("beta1", 0.9, "Adam beta1: decay rate of the first moment").at_least(0).below(1);
-  c.beta2 = s.get("beta2", 0.95, "Adam beta2: decay rate of the second moment").at_least(0).below(1);
-  c.epsilon = s.get("epsilon", 1e-8, "Adam epsilon: added to the root of the second moment").positive();
-  c.weight_decay = s.get("weight_decay", 0.1, "AdamW weight decay (decoupled) of matrices").at_least(0);
-  c.clip_grad = s.get("clip_grad", 1.0, "maximum global gradient norm (gradient clipping); 0: no clipping").at_least(0);
+ParameterGroup OptimizerConfig::group_of(const Weight& w) const {
+  ParameterGroup found;
+  for (const ParameterGroup& g : groups)
+    if (matches(g.pattern, w.name)) found = g;
+  return found;
+}
+
+const UpdateRule& OptimizerConfig::rule_of(const Weight& w) const {
+  for (auto g = groups.rbegin(); g != groups.rend(); ++g)
+    if (matches(g->pattern, w.name)) return g->rule ? *g->rule : *rule;
+  return *rule;
+}
+
+std::vector<Content> OptimizerConfig::stored_with(const Weight& w) const {
+  std::vector<Content> all;
+  for (const std::string_view state : rule_of(w).states()) all.push_back(Content::state(state));
+  all.push_back(Content::master);
+  return all;
+}
+
+std::size_t OptimizerConfig::fewest_states() const {
+  std::size_t fewest = rule->states().size();
+  for (const UpdateRule* r : rules()) fewest = std::min(fewest, r->states().size());
+  return fewest;
+}
+
+double OptimizerConfig::fewest_values_moved() const {
+  double fewest = rule->values_moved();
+  for (const UpdateRule* r : rules()) fewest = std::min(fewest, r->values_moved());
+  return fewest;
+}
+
+std::vector<const UpdateRule*> OptimizerConfig::rules() const {
+  std::vector<const UpdateRule*> all{rule.get()};
+  for (const ParameterGroup& g : groups)
+    if (g.rule) all.push_back(g.rule.get());
+  return all;
+}
+
+namespace {
+
+// Declares the settings of all rules.
+std::map<std::string, Rule> read_rules(Section& s) {
+  std::map<std::string, Rule> rules;
+  for (const RuleType& type : rule_types()) rules[type.name] = type.read(s);
+  return rules;
+}
+
+// Factors or rules of parameter groups: one for each group, or none at all.
+void check_count(const char* key, std::size_t count, const char* what, std::size_t groups) {
+  require(count == 0 || count == groups, Exit::config, "optimizer.{} has {} {} for {} groups", key, count, what, groups);
+}
+
+std::vector<ParameterGroup> read_groups(Section& s, const std::map<std::string, Rule>& rules, const std::vector<std::string>& names) {
   const std::vector<std::string> patterns =
       s.get("groups", std::vector<std::string>{},
             "parameter groups: patterns of names, e.g. [\"*.A_log\", \"*embed_tokens*\"]; of several that match a weight only the last one counts");
@@ -29,14 +77,33 @@ OptimizerConfig read_optimizer(Section& s, const std::vector<std::string>& weigh
       s.get("group_lrs", std::vector<double>{}, "factor on the learning rate of each group; to freeze, see frozen").positive();
   const std::vector<double> weight_decays =
       s.get("group_weight_decays", std::vector<double>{}, "factor on the weight decay of each group").at_least(0);
-  require(lrs.empty() || lrs.size() == patterns.size(), Exit::config, "optimizer.group_lrs has {} numbers for {} groups", lrs.size(),
-          patterns.size());
-  require(weight_decays.empty() || weight_decays.size() == patterns.size(), Exit::config,
-          "optimizer.group_weight_decays has {} numbers for {} groups", weight_decays.size(), patterns.size());
-  for (std::size_t i = 0; i < patterns.size(); ++i) {
-    const double lr = lrs.empty() ? 1 : lrs[i];
-    c.groups.push_back({patterns[i], lr, weight_decays.empty() ? 1 : weight_decays[i]});
-  }
+  const std::vector<std::string> group_rules =
+      s.get("group_rules", std::vector<std::string>{}, "update rule of each group, instead of optimizer.name").one_of(names);
+  check_count("group_lrs", lrs.size(), "numbers", patterns.size());
+  check_count("group_weight_decays", weight_decays.size(), "numbers", patterns.size());
+  check_count("group_rules", group_rules.size(), "rules", patterns.size());
+  std::vector<ParameterGroup> groups;
+  for (std::size_t i = 0; i < patterns.size(); ++i)
+    groups.push_back({patterns[i], lrs.empty() ? 1 : lrs[i], weight_decays.empty() ? 1 : weight_decays[i],
+                      group_rules.empty() ? nullptr : rules.at(group_rules[i])});
+  return groups;
+}
+
+}  // namespace
+
+OptimizerConfig read_optimizer(Section& s, const std::vector<std::string>& weights) {
+  OptimizerConfig c;
+  std::vector<std::string> names;
+  std::string help = "update rule of the weights";
+  for (const RuleType& type : rule_types()) names.push_back(type.name), help += fmt::format("; {}: {}", type.name, type.help);
+  const std::string name = s.get("name", "adamw", help).one_of(names);
+  const std::map<std::string, Rule> rules = read_rules(s);
+  c.rule = rules.at(name);
+  c.weight_decay = s.get("weight_decay", 0.1, "weight decay (decoupled) of matrices").at_least(0);
+  c.clip_grad = s.get("clip_grad", 1.0, "maximum global gradient norm (gradient clipping); 0: no clipping").at_least(0);
+  c.groups = read_groups(s, rules, names);
+  std::vector<std::string> patterns;
+  for (const ParameterGroup& g : c.groups) patterns.push_back(g.pattern);
   c.frozen =
       s.get("frozen", std::vector<std::string>{}, "weights that are frozen (not trained): patterns of names, e.g. [\"model.layers.*.mamba.*\"]")
           .value();

@@ -5,23 +5,35 @@
 #include <string>
 #include <vector>
 
+#include "modules/optimizers/update_rule.hpp"
 #include "modules/settings/settings.hpp"
 #include "modules/weights/parameter.hpp"
 
 namespace gyr {
 
-// Factors for parameters whose name matches `pattern` (weight_pattern.hpp). Of several matching groups only the last
-// one counts.
+// Factors for parameters whose name matches `pattern` (weight_pattern.hpp), and their update rule, null: that of all.
+// Of several matching groups only the last one counts.
 struct ParameterGroup {
   std::string pattern;
   double lr_factor = 1, weight_decay_factor = 1;
+  Rule rule = nullptr;
 };
 
 struct OptimizerConfig {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  Rule rule = adamw();
+  double weight_decay = 0.1;
   double clip_grad = 1;  // maximum global gradient norm; 0: no clipping
   std::vector<ParameterGroup> groups;
   std::vector<std::string> frozen;  // name patterns of weights that never change, without gradient, moments and master weight
+
+  ParameterGroup group_of(const Weight&) const;  // the last group that matches; otherwise factors 1
+  const UpdateRule& rule_of(const Weight&) const;
+  std::vector<const UpdateRule*> rules() const;  // that weights may have
+  // The least over these rules, for lower bounds: states, and values moved per element and step.
+  std::size_t fewest_states() const;
+  double fewest_values_moved() const;
+  // Contents that training stores with a trained weight: the states of its rule, then a master weight.
+  std::vector<Content> stored_with(const Weight&) const;
 
   LoraConfig lora;  // with LoRA only adapters are trained, and the weights that match lora.also
 

@@ -49,6 +49,19 @@ class Lines {
     return sums;
   }
 
+  // Contents that the optimizer keeps, and their names in the plural.
+  std::map<Content, std::string> stored_with_weights() const {
+    std::map<Content, std::string> all;
+    for (const auto& p : engine_.parameters())
+      if (p->trained)
+        for (const Content content : engine_.config().optimizer.stored_with(p->weight)) all[content] = plural(content);
+    return all;
+  }
+  static std::string plural(Content content) {
+    const std::string name = name_of(content);
+    return name.ends_with("momentum") ? name : name + "s";
+  }
+
   void weights() {
     const auto [narrow, wide] = kept(Content::weight);
     add(Memory::weights, "weights", narrow);
@@ -74,11 +87,10 @@ class Lines {
   }
 
   void optimizer() {
-    for (const auto& [content, what] :
-         {std::pair{Content::first_moment, "first moments"}, {Content::second_moment, "second moments"}, {Content::master, "master weights"}}) {
+    for (const auto& [content, what] : stored_with_weights()) {
       const auto [narrow, wide] = kept(content);
-      add(Memory::optimizer, what, narrow);
-      add(Memory::optimizer, what, wide);
+      add(Memory::optimizer, what.c_str(), narrow);
+      add(Memory::optimizer, what.c_str(), wide);
     }
     close(Memory::optimizer, "alignment");
   }

@@ -9,6 +9,7 @@
 #include "modules/model/model_config.hpp"
 #include "modules/pass/hook.hpp"
 #include "modules/weights/parameter.hpp"
+#include "src/engine/config/optimizer_config.hpp"
 #include "src/parallel/grid.hpp"
 
 namespace gyr {
@@ -21,13 +22,14 @@ class ModelState {
   virtual DType precision() const = 0;
   virtual Index seq_length() const = 0;
   virtual Index micro_batch_size() const = 0;
-  virtual Trained trained() const = 0;
+  virtual const OptimizerConfig& optimizer_config() const = 0;
   virtual Grid& grid() = 0;
   virtual Device& device() = 0;
 
   // Parameters on this rank, in order of declaration.
   virtual ParameterList parameters() const = 0;
-  // This rank's part of a weight's content (weight, gradient, moment or master weight); absent if there is none.
+  // This rank's part of a weight's content (weight, gradient, state of its rule, or master weight); absent if there is
+  // none.
   // Activations are not kept.
   virtual Piece tensor(const Parameter&, Content) const = 0;
   // State to resume from: the master weight if there is one, otherwise the weight itself. The optimizer computes the
@@ -36,7 +38,8 @@ class ModelState {
     const Piece master = tensor(p, Content::master);
     return master ? master : tensor(p, Content::weight);
   }
-  // Sets the moments to zero and copies the weights into the master weights.
+  Trained trained() const { return optimizer_config().trained(); }
+  // Sets the states to zero and copies the weights into the master weights.
   virtual void reset_optimizer() = 0;
 
   // Calls the hook in training steps from now on; null: no hook. Not allowed in a dry run.

@@ -18,7 +18,9 @@ std::uint64_t checksum(ModelState& state, bool of_experts) {
   std::vector<std::byte> copy;
   for (const auto& p : state.parameters()) {
     if (bool(p->weight.expert) != of_experts) continue;
-    for (const Content content : {Content::weight, Content::first_moment, Content::second_moment, Content::master})
+    std::vector<Content> contents = state.optimizer_config().stored_with(p->weight);
+    contents.insert(contents.begin(), Content::weight);
+    for (const Content content : contents)
       if (const Piece x = state.tensor(*p, content); x && !is_zero_sharded(content, state.grid().layout().zero_shard())) {
         copy.resize(std::size_t(x.values.bytes()));
         copy_to_host(x.values, copy.data());

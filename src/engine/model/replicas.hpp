@@ -7,7 +7,7 @@
 
 namespace gyr {
 
-// Compares checksums of weights, master weights and moments over the data axis. Exit::numeric on all ranks naming the
+// Compares checksums of weights, master weights and states over the data axis. Exit::numeric on all ranks naming the
 // rank whose values differ from the majority, or without a majority the ranks that differ. Collective over the grid.
 void check_replicas(ModelState&, std::int64_t step);
 

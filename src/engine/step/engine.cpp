@@ -35,7 +35,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
   if (config.training && config.reduce_dtype) reduction_.reduce_in_type(*config.reduce_dtype, gradients_);
   sums_ = weights_.tensor<double>(2 + further_losses()), scales_ = weights_.tensor<double>(1 + further_losses());
-  if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), optimizer_memory_, weights_);
+  if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), grid, optimizer_memory_, weights_);
   if (capacity) {
     stage_.make_slots(capacity->forwards, working_);
     stage_.replay(capacity->training, working_, device_.queue);
@@ -80,13 +80,12 @@ void Engine::initialise(std::uint64_t seed) {
 
 Piece Engine::tensor(const Parameter& p, Content content) const {
   const bool trains = optimizer_ && p.trained;
-  switch (content) {
-    case Content::weight: gathering_.wait(); return p.kept_value();
-    case Content::gradient: return p.kept_gradient();
-    case Content::first_moment: return trains ? optimizer_->moment1(p) : Piece();
-    case Content::second_moment: return trains ? optimizer_->moment2(p) : Piece();
-    case Content::master: return trains ? optimizer_->master(p) : Piece();
-    case Content::activation: break;
+  switch (content.kind) {
+    case Content::Kind::weight: gathering_.wait(); return p.kept_value();
+    case Content::Kind::gradient: return p.kept_gradient();
+    case Content::Kind::state: return trains ? optimizer_->state(p, content.name) : Piece();
+    case Content::Kind::master: return trains ? optimizer_->master(p) : Piece();
+    case Content::Kind::activation: break;
   }
   return {};
 }

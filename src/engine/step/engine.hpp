@@ -119,7 +119,7 @@ class Engine final : public ModelState {
   DType precision() const override { return config_.precision; }
   Index seq_length() const override { return config_.seq_length; }
   Index micro_batch_size() const override { return config_.micro_batch_size; }
-  Trained trained() const override { return config_.optimizer.trained(); }
+  const OptimizerConfig& optimizer_config() const override { return config_.optimizer; }
   Grid& grid() override { return grid_; }
   Device& device() override { return device_; }
   ParameterList parameters() const override;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/engine/step/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/device/upload.hpp"
 #include "kernels/ops/sum.hpp"
-#include "modules/settings/weight_pattern.hpp"
 
 namespace gyr {
 
@@ -14,24 +14,81 @@ namespace {
 // Elements of a weight or gradient that this rank updates, out of those that it keeps.
 AnyTensor updated_rows(const Piece& kept, const Parameter& p) { return rows(kept.values, p.updated().first - kept.of.first, p.updated().size()); }
 
+// Calls visit(first element, count, counted) for stretches of `of`, the part of a parameter's shard that this rank has.
+// Elements that another tensor-parallel rank holds too are counted by the first of these ranks. One call if there are
+// none.
+template <class Visit>
+void counted_stretches(const Parameter& p, const Span& of, Visit&& visit) {
+  const std::vector<Held>& boxes = p.held.boxes;
+  if (std::all_of(boxes.begin(), boxes.end(), [](const Held& held) { return held.first_copy(); })) return visit(0, of.size(), true);
+  stretches(p, of, [&](Index, Index local, Index count, const Held& held) { visit(local, count, held.first_copy()); });
+}
+
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Arena& arena, Arena& weights) : c_(c), parameters_(parameters) {
+Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Grid& grid, Arena& arena, Arena& weights)
+    : c_(c), parameters_(parameters), grid_(grid) {
   const DType wide = accumulator_of(parameters.dtype());
-  m_ = take(arena, wide, parameters.kept_extent());
-  v_ = take(arena, wide, parameters.kept_extent());
-  if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.kept_extent());
   Index trained = 0;  // number of trained parameters, equal on all replicas although each updates other weights
   for (const auto& p : parameters.all()) {
     trained += p->trained;
-    if (p->trained && p->updated().size() > 0) updated_.push_back(p.get());
+    if (!p->trained || p->updated().size() == 0) continue;
+    const ParameterGroup g = c.group_of(p->weight);
+    updated_.push_back({p.get(), &c_.rule_of(p->weight), g.lr_factor, p->weight.decays ? c.weight_decay * g.weight_decay_factor : 0, {}});
   }
-  steps_ = take(weights, wide, trained * Index(AdamWStepValues<float>().size()));
+  allocate_states(arena);
+  if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.kept_extent());
+  values_ = take(weights, wide, trained * update_values);
+  allocate_sums(weights);
+  for (std::size_t i = 0; i < updated_.size(); ++i) {
+    Updated& u = updated_[i];
+    u.update.master = master(*u.parameter).values;
+    for (const std::string_view name : u.rule->states()) u.update.states.push_back(state(*u.parameter, name).values);
+    u.update.values = rows(values_, Index(i) * update_values, update_values);
+  }
+}
+
+// A run of a state has the order of the elements in memory that this rank updates. Elements whose rule does not keep the
+// state take no space, up to alignment.
+void Optimizer::allocate_states(Arena& arena) {
+  constexpr Index grain = 64;
+  std::vector<const Parameter*> kept;
+  for (const auto& p : parameters_.all())
+    if (p->trained) kept.push_back(p.get());
+  std::stable_sort(kept.begin(), kept.end(), [](const Parameter* a, const Parameter* b) { return a->kept_offset() < b->kept_offset(); });
+  for (const UpdateRule* rule : c_.rules())
+    for (const std::string_view name : rule->states()) states_[name];
+  for (auto& [name, pieces] : states_) {
+    Index left_out = 0;
+    std::vector<std::pair<const Parameter*, Index>> places;
+    for (const Parameter* p : kept) {
+      const std::vector<std::string_view> states = c_.rule_of(p->weight).states();
+      if (std::find(states.begin(), states.end(), name) == states.end()) left_out += p->updated().size() / grain * grain;
+      else places.emplace_back(p, p->kept_offset() - left_out);
+    }
+    if (places.empty()) continue;
+    const AnyTensor run = take(arena, accumulator_of(parameters_.dtype()), parameters_.kept_extent() - left_out);
+    for (const auto& [p, offset] : places) pieces[p] = {rows(run, offset, p->updated().size()), p->updated()};
+    runs_.push_back(run);
+  }
+}
+
+// All ranks that add up the sums of a weight have the same trained weights in the same order.
+void Optimizer::allocate_sums(Arena& weights) {
+  const auto of = [](const Parameter& p) { return p.weight.expert ? Summed::experts : p.weight.team.size() > 0 ? Summed::team : Summed::all; };
+  std::array<Index, 3> counts{};
+  std::map<const Parameter*, Index> numbers;
+  for (const auto& p : parameters_.all())
+    if (p->trained && c_.rule_of(p->weight).needs_sums(p->weight)) numbers[p.get()] = counts[std::size_t(of(*p))]++;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] > 0) sums_[i] = weights.tensor<double>(2 * counts[i]);
+  for (Updated& u : updated_)
+    if (const auto number = numbers.find(u.parameter); number != numbers.end())
+      u.update.sums = rows(sums_[std::size_t(of(*u.parameter))], 2 * number->second, 2);
 }
 
 void Optimizer::reset(Device& dev) {
-  fill(dev, m_, 0);
-  fill(dev, v_, 0);
+  for (const AnyTensor& run : runs_) fill(dev, run, 0);
   if (!master_) return;
   fill(dev, master_, 0);
   const auto row = [](const AnyTensor& x) { return AnyTensor2(x.data, x.dtype, 1, x.size); };
@@ -39,11 +96,12 @@ void Optimizer::reset(Device& dev) {
     if (has_master(*p) && p->updated().size() > 0) convert(dev, row(updated_rows(p->kept_value(), *p)), row(master(*p).values));
 }
 
-ParameterGroup Optimizer::group(const Parameter& p) const {
-  ParameterGroup found;
-  for (const ParameterGroup& g : c_.groups)
-    if (matches(g.pattern, p.weight.name)) found = g;
-  return found;
+Piece Optimizer::state(const Parameter& p, std::string_view name) const {
+  ensure(p.trained, "{} is frozen and has no optimizer state", p.weight.name);
+  const auto state = states_.find(name);
+  if (state == states_.end()) return {};
+  const auto piece = state->second.find(&p);
+  return piece == state->second.end() ? Piece() : piece->second;
 }
 
 void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
@@ -51,50 +109,60 @@ void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
     if (p->tied || !p->trained || !parameters_.counts(*p)) continue;
     const Piece kept = p->kept_gradient();
     with_type(kept.values, [&]<class Gradient>(const Gradient& g) {
-      using A = typename Gradient::value_type;
-      const std::vector<Held>& boxes = p->held.boxes;
-      if (std::all_of(boxes.begin(), boxes.end(), [](const Held& held) { return held.first_copy(); })) return add_sum_of_squares<A>(dev, g, sum);
-      stretches(*p, kept.of, [&](Index, Index local, Index count, const Held& held) {
-        if (held.first_copy()) add_sum_of_squares<A>(dev, rows(g, local, count), sum);
+      counted_stretches(*p, kept.of, [&](Index first, Index count, bool counted) {
+        if (counted) add_sum_of_squares<typename Gradient::value_type>(dev, rows(g, first, count), sum);
       });
     });
   }
 }
 
 void Optimizer::step(Device& dev, double lr, std::int64_t step, double gradient_scale) {
-  upload_inputs(dev, lr, step, gradient_scale);
-  updates_.run(dev, [&] { update(dev); });
-}
-
-AnyTensor Optimizer::step_of(std::size_t i) const {
-  constexpr Index values = AdamWStepValues<float>().size();
-  return rows(steps_, Index(i) * values, values);
-}
-
-// Uploads the AdamW coefficients of the step to where kernels read them.
-void Optimizer::upload_inputs(Device& dev, double lr, std::int64_t step, double gradient_scale) {
-  if (dev.dry_run()) return;
-  with_type(parameters_.dtype(), [&]<class T>(std::type_identity<T>) {
-    using A = Acc<T>;
-    std::vector<AdamWStepValues<A>> all;
-    for (const Parameter* p : updated_) {
-      const ParameterGroup g = group(*p);
-      all.push_back(step_values<A>({lr * g.lr_factor, p->weight.decays ? c_.weight_decay * g.weight_decay_factor : 0,
-                                    1 - std::pow(c_.beta1, double(step)), 1 - std::pow(c_.beta2, double(step)), gradient_scale}));
-    }
-    if (!all.empty()) backend::upload(dev.queue, all.data(), steps_.data, Index(all.size() * sizeof all[0]));
+  upload_values(dev, lr, step, gradient_scale);
+  add_sums(dev);
+  updates_.run(dev, [&] {
+    for (const Updated& u : updated_) u.rule->update(dev, update_of(u));
   });
 }
 
-void Optimizer::update(Device& dev) {
-  for (std::size_t i = 0; i < updated_.size(); ++i) {
-    const Parameter& p = *updated_[i];
-    with_type(p.dtype(), [&]<class T>(std::type_identity<T>) {
-      using A = Acc<T>;
-      const Tensor1<A> wide = has_master(p) ? master(p).values.as<A>() : Tensor1<A>();
-      adamw<T>(dev, {c_.beta1, c_.beta2, c_.epsilon}, step_of(i).as<const A>(), updated_rows(p.kept_gradient(), p).as<const A>(),
-               moment1(p).values.as<A>(), moment2(p).values.as<A>(), wide, updated_rows(p.kept_value(), p).as<T>());
-    });
+WeightUpdate Optimizer::update_of(const Updated& u) const {
+  WeightUpdate update = u.update;
+  update.gradient = updated_rows(u.parameter->kept_gradient(), *u.parameter);
+  update.weight = updated_rows(u.parameter->kept_value(), *u.parameter);
+  return update;
+}
+
+// Uploads the values of the step to where kernels read them.
+void Optimizer::upload_values(Device& dev, double lr, std::int64_t step, double gradient_scale) {
+  if (dev.dry_run() || updated_.empty()) return;
+  with_type(values_.dtype, [&]<class A>(std::type_identity<A>) {
+    std::vector<A> all;
+    for (const Updated& u : updated_)
+      for (const double value : u.rule->values({lr * u.lr_factor, u.weight_decay, gradient_scale, double(step)})) all.push_back(A(value));
+    backend::upload(dev.queue, all.data(), values_.data, Index(all.size() * sizeof(A)));
+  });
+}
+
+// First pass of the rules that need sums over whole weights: sums on this rank, then over the tensor-parallel ranks that
+// hold parts of the same weights, and over the ranks that shard these parts (ZeRO).
+void Optimizer::add_sums(Device& dev) {
+  if (std::all_of(sums_.begin(), sums_.end(), [](const auto& sums) { return !sums.data(); })) return;
+  first_pass_.run(dev, [&] {
+    for (const auto& sums : sums_)
+      if (sums.data()) fill<double>(dev, sums, 0);
+    for (const Updated& u : updated_) {
+      if (!u.update.sums.data()) continue;
+      const WeightUpdate update = update_of(u);
+      counted_stretches(*u.parameter, u.parameter->updated(), [&](Index first, Index count, bool counted) {
+        u.rule->add_sums(dev, update.part(first, count), counted ? u.update.sums : Tensor1<double>());
+      });
+    }
+  });
+  const Device::Purpose purpose(dev, "sums over weights for the optimizer: two per weight");
+  for (const Summed summed : {Summed::all, Summed::team, Summed::experts}) {
+    const Tensor1<double>& sums = sums_[std::size_t(summed)];
+    if (!sums.data()) continue;
+    (summed == Summed::team ? grid_.team()->full() : grid_.tensor().full()).all_reduce(dev, sums);
+    if (parameters_.shard() != Shard::none) grid_.replicas(summed == Summed::experts).all_reduce(dev, sums);
   }
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AdamW over the parameters of a stage, or over this rank's shards of them. Master weights and moments have the
-// accumulator's precision. Weight decay and learning rate can be set per group of parameters.
+// Updates the parameters of a stage, or this rank's shards of them, each by its rule. Master weights and the states of
+// rules have the accumulator's precision. Learning rate, weight decay and rule can be set per group of parameters.
 #pragma once
 
-#include "kernels/ops/adamw.hpp"
+#include <map>
+
 #include "src/engine/config/optimizer_config.hpp"
 #include "src/engine/model/stage.hpp"
 #include "src/engine/step/graph_replay.hpp"
@@ -12,10 +13,10 @@ namespace gyr {
 
 class Optimizer {
  public:
-  // `arena` holds the optimizer state; `weights` holds the AdamW coefficients of a step.
-  Optimizer(const OptimizerConfig&, Parameters&, Arena& arena, Arena& weights);
+  // `arena` holds the optimizer state; `weights` holds the values of a step.
+  Optimizer(const OptimizerConfig&, Parameters&, Grid&, Arena& arena, Arena& weights);
 
-  // Sets the moments to zero and copies the current weights into the master weights.
+  // Sets the states to zero and copies the current weights into the master weights.
   void reset(Device&);
 
   // Adds the sum of squared gradients to `sum` (1) on the device. Every logical element is counted once over the ranks
@@ -24,29 +25,39 @@ class Optimizer {
   // One update with gradients multiplied by gradient_scale. `step` counts from 1.
   void step(Device&, double lr, std::int64_t step, double gradient_scale);
 
-  // State of a trained parameter: first moment, second moment, master weight. Without a master, the weight itself is
-  // the master.
-  Piece moment1(const Parameter& p) const { return part(m_, p); }
-  Piece moment2(const Parameter& p) const { return part(v_, p); }
-  Piece master(const Parameter& p) const { return has_master(p) ? part(master_, p) : Piece(); }
+  // A state of a trained parameter, absent if its rule has none of that name, and the master weight. Without a master, the
+  // weight itself is the master.
+  Piece state(const Parameter&, std::string_view name) const;
+  Piece master(const Parameter& p) const { return has_master(p) ? p.kept_in(master_) : Piece(); }
   bool has_master(const Parameter& p) const { return p.dtype() != accumulator_of(p.dtype()) && p.trained; }
 
  private:
-  ParameterGroup group(const Parameter&) const;
-  AnyTensor step_of(std::size_t i) const;  // AdamW coefficients of the i-th updated parameter
-  void upload_inputs(Device&, double lr, std::int64_t step, double gradient_scale);
-  void update(Device&);
-  Piece part(const AnyTensor& run, const Parameter& p) const {
-    ensure(p.trained, "{} is frozen and has no optimizer state", p.weight.name);
-    return p.kept_in(run);
-  }
+  // A trained parameter of which this rank updates at least one element.
+  struct Updated {
+    Parameter* parameter;
+    const UpdateRule* rule;
+    double lr_factor, weight_decay;
+    WeightUpdate update;  // without gradient and weight, whose memory may change from step to step
+  };
+  void allocate_states(Arena&);
+  void allocate_sums(Arena&);
+  WeightUpdate update_of(const Updated&) const;
+  void upload_values(Device&, double lr, std::int64_t step, double gradient_scale);
+  void add_sums(Device&);
 
   OptimizerConfig c_;
   Parameters& parameters_;
-  AnyTensor m_, v_, master_;
-  std::vector<Parameter*> updated_;  // trained parameters of which this rank updates at least one element
-  AnyTensor steps_;                  // on the device: AdamWStepValues of each updated parameter
-  GraphReplay updates_;
+  Grid& grid_;
+  AnyTensor master_;
+  // States by name. Each is a run of the elements that this rank updates, without those whose rule does not keep it.
+  std::map<std::string_view, std::map<const Parameter*, Piece>> states_;
+  std::vector<AnyTensor> runs_;
+  std::vector<Updated> updated_;
+  AnyTensor values_;  // on the device: values of the step for each updated parameter
+  // Sums over whole weights: those held by all tensor-parallel ranks or by a team of them, and expert weights last.
+  enum class Summed { all, team, experts };
+  std::array<Tensor1<double>, 3> sums_;
+  GraphReplay first_pass_, updates_;
 };
 
 }  // namespace gyr

@@ -91,7 +91,7 @@ ReplicaBound::SharingBuffers ReplicaBound::rotating_elements(const LayoutChoice&
   return sharing_buffers;
 }
 
-// Bytes moved by zeroing the gradients, by the gradient norm, and by AdamW on master weights, moments and weights.
+// Bytes moved by zeroing the gradients, by the gradient norm, and by the update of master weights, states and weights.
 // Sharded buffers have gaps between weights, and the first shard, which represents all shards, may contain all gaps.
 double ReplicaBound::step_of(const LayoutChoice& c, int rank) {
   if (measured_) return 0;
@@ -108,7 +108,7 @@ double ReplicaBound::step_of(const LayoutChoice& c, int rank) {
   const auto part = [&](const Elements& e, Shard level) {
     return c.shard >= level && c.token_ranks() > 1 ? std::max(0.0, part_of(e, c, level) - gaps) : e.sum();
   };
-  const double bytes = 8 * part(trained, Shard::optimizer) * double(size_of(wide)) +
+  const double bytes = (1 + run_.optimizer.fewest_values_moved()) * part(trained, Shard::optimizer) * double(size_of(wide)) +
                        (narrow != wide ? part(masters, Shard::optimizer) * double(size_of(narrow)) : 0) +
                        part(trained, Shard::gradients) * double(size_of(wide));
   return bytes / passes_;

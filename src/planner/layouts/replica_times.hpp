@@ -21,7 +21,7 @@ class ReplicaBound {
   ReplicaBound(const RunConfig&, const Cluster&, StageContents&, WeightShards&, bool measured);
   // Times of each pipeline rank.
   const std::vector<ReplicaTimes>& of(const LayoutChoice&, const Places&);
-  // Lower bound of the seconds per step of AdamW and the gradient norm on a pipeline rank; 0 if `measured`, because
+  // Lower bound of the seconds per step of the weight update and the gradient norm on a pipeline rank; 0 if `measured`, because
   // there is no bound for kernels then.
   double step_of(const LayoutChoice&, int rank);
   // Seconds to set `bytes` bytes of gradients to zero.

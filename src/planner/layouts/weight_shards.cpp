@@ -100,7 +100,7 @@ double WeightShards::bytes_of_state(const LayoutChoice& c, int rank) {
   }
   const double of_wide = double(size_of(wide));
   return shard_rounding * (part_of(all, c, Shard::weights) * double(size_of(narrow)) + part_of(trained, c, Shard::gradients) * of_wide +
-                           part_of(trained, c, Shard::optimizer) * of_wide * (narrow != wide ? 3 : 2));
+                           part_of(trained, c, Shard::optimizer) * of_wide * double(run_.optimizer.fewest_states() + (narrow != wide ? 1 : 0)));
 }
 
 }  // namespace gyr
