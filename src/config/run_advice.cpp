@@ -10,23 +10,29 @@ namespace gyr {
 
 namespace {
 
-void check_warmup(const LearningRate& lr, Index steps, std::vector<std::string>& warnings) {
-  if (2 * lr.warmup_steps <= steps) return;
-  const char* const effect = lr.warmup_steps > steps ? "is longer than the run" : "is more than half of the run";
-  const char* const result = lr.warmup_steps > steps ? "the learning rate never reaches optimizer.lr; " : "";
-  warnings.push_back(fmt::format("optimizer.warmup_steps = {} {} (train.steps = {}): {}optimizer.warmup_steps={} suits it", lr.warmup_steps, effect,
-                                 steps, result, std::max<Index>(1, steps / 20)));
+// Length of the run in the unit of the schedule.
+std::string length_text(const LearningRate& lr, Index length) {
+  return lr.unit == ScheduleUnit::steps ? fmt::format("train.steps = {}", length)
+                                        : fmt::format("{} {}", length, schedule_units[std::size_t(lr.unit)]);
 }
 
-void check_decay(const LearningRate& lr, Index steps, std::vector<std::string>& warnings) {
+void check_warmup(const LearningRate& lr, Index length, std::vector<std::string>& warnings) {
+  if (2 * lr.warmup_steps <= length) return;
+  const char* const effect = lr.warmup_steps > length ? "is longer than the run" : "is more than half of the run";
+  const char* const result = lr.warmup_steps > length ? "the learning rate never reaches optimizer.lr; " : "";
+  warnings.push_back(fmt::format("optimizer.warmup_steps = {} {} ({}): {}optimizer.warmup_steps={} suits it", lr.warmup_steps, effect,
+                                 length_text(lr, length), result, std::max<Index>(1, length / 20)));
+}
+
+void check_decay(const LearningRate& lr, Index length, std::vector<std::string>& warnings) {
   if (lr.schedule != "constant" && lr.min_lr > lr.lr)
     warnings.push_back(fmt::format("optimizer.min_lr = {:g} is above optimizer.lr = {:g}: the learning rate rises; set optimizer.min_lr={:g}",
                                    lr.min_lr, lr.lr, lr.lr / 10));
-  if (lr.schedule == "wsd" && lr.wsd_decay > steps)
+  if ((lr.schedule == "wsd" || lr.schedule == "power") && lr.wsd_decay > length)
     warnings.push_back(
-        fmt::format("optimizer.wsd_decay = {} is longer than the run (train.steps = {}): the decay has no stable phase before it; "
+        fmt::format("optimizer.wsd_decay = {} is longer than the run ({}): the decay has no stable phase before it; "
                     "optimizer.wsd_decay={} suits it",
-                    lr.wsd_decay, steps, std::max<Index>(1, steps / 5)));
+                    lr.wsd_decay, length_text(lr, length), std::max<Index>(1, length / 5)));
 }
 
 }  // namespace
@@ -42,8 +48,12 @@ std::vector<std::string> doubtful_settings(const RunConfig& run) {
     warnings.push_back("train.steps = 0: the run trains nothing; set train.steps to the number of optimizer steps");
     return warnings;
   }
-  check_warmup(run.lr, steps, warnings);
-  check_decay(run.lr, steps, warnings);
+  const Index length = run.schedule_position(steps);
+  check_warmup(run.lr, length, warnings);
+  check_decay(run.lr, length, warnings);
+  if (run.lr.unit != ScheduleUnit::steps && run.lr.warmup_steps > 0 && run.lr.warmup_steps < run.schedule_position(1))
+    warnings.push_back(fmt::format("optimizer.warmup_steps = {} counts {} (optimizer.schedule_unit) and ends within the first step",
+                                   run.lr.warmup_steps, schedule_units[std::size_t(run.lr.unit)]));
   return warnings;
 }
 

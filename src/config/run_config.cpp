@@ -2,6 +2,7 @@
 #include "src/config/run_config.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "modules/cost/flops.hpp"
 #include "modules/objectives/objective.hpp"
@@ -79,7 +80,9 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.optimizer.lora = run.model.lora;
   require(!run.model.lora || std::any_of(weights.begin(), weights.end(), run.optimizer.trained()), Exit::config,
           "optimizer.frozen: matches every adapter of finetune.lora, and leaves no weight to train");
-  run.lr = read_learning_rate(optimizer, run.train.steps);
+  run.lr.unit = read_schedule_unit(optimizer);
+  run.lr = read_learning_rate(optimizer, run.lr.unit, run.schedule_position(run.train.steps));
+  run.weight_decay = read_weight_decay(optimizer, run.optimizer.weight_decay, run.lr);
   run.parallel = read_parallel(deck.section("parallel", "the process grid: data x pipeline x context x tensor parallel", Effect::none));
   run.parallel.islands = read_islands(deck.section("cluster", "properties of the machine that the layout takes into account", Effect::none));
   Section& activation = deck.section("activation", "activation checkpointing and offload", Effect::none);
@@ -135,6 +138,21 @@ Index RunConfig::next_sample(Index first, Index batch, const std::vector<Span>& 
   return first;
 }
 
+Index RunConfig::schedule_position(Index steps) const {
+  if (lr.unit == ScheduleUnit::steps) return steps;
+  const std::vector<BatchStep> batches = train.batches();
+  Index samples = 0;
+  for (std::size_t i = 0; i < batches.size() && steps > 0; ++i) {
+    Index here = steps;
+    if (i + 1 < batches.size()) {  // steps until the next batch size applies
+      const double left = batches[i + 1].tokens - double(samples * train.seq_length), each = double(batches[i].batch * train.seq_length);
+      here = std::clamp<Index>(Index(std::ceil(left / each)), 0, steps);
+    }
+    samples += here * batches[i].batch, steps -= here;
+  }
+  return lr.unit == ScheduleUnit::samples ? samples : samples * train.seq_length;
+}
+
 Index RunConfig::batch_after(double tokens) const {
   const std::vector<BatchStep> batches = train.batches();
   Index batch = batches.front().batch;
@@ -185,6 +203,10 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
               type.name);
       idle.push_back(fmt::format("{} is not read: train.objective is {}", settings_text, chosen));
     }
+    if (d.path.starts_with("optimizer.power_") && run.lr.schedule != "power")
+      idle.push_back(fmt::format("{} is not read: optimizer.schedule is {}", deck.settings_text({d.path}), run.lr.schedule));
+    if (d.path == "optimizer.weight_decay_start" && run.weight_decay.schedule == "constant")
+      idle.push_back(fmt::format("{} is not read: optimizer.weight_decay_schedule is constant", deck.settings_text({d.path})));
     if (const std::string rules = rules_that_read(d.path); !rules.empty() && !is_read(run.optimizer, d.path))
       idle.push_back(fmt::format("{} is not read: no weight is updated by {}", deck.settings_text({d.path}), rules));
   }

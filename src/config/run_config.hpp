@@ -30,6 +30,7 @@ struct RunConfig {
   TrainConfig train;
   OptimizerConfig optimizer;
   LearningRate lr;
+  WeightDecay weight_decay;
   ParallelConfig parallel;
   RecomputeConfig recompute;
   OffloadConfig offload;
@@ -55,6 +56,9 @@ struct RunConfig {
   static Index next_sample(Index first, Index batch, const std::vector<Span>& skip);
   // Global batch, in sequences, of the step that begins after `tokens` consumed tokens.
   Index batch_after(double tokens) const;
+  // Samples or tokens that the first `steps` steps consume, or their number; in the unit of the schedule of the learning
+  // rate.
+  Index schedule_position(Index steps) const;
 };
 
 // Defaults of keys that the deck leaves out: the shape of the published Falcon-H1 0.5B, or of an existing model.

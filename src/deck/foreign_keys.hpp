@@ -71,11 +71,14 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"warmup_ratio warmup_fraction lr_warmup_fraction", "optimizer.warmup_steps",
      "the warm-up is given in steps: write optimizer.warmup_steps, the ratio multiplied by train.steps"},
     {"lr_warmup_samples", "optimizer.warmup_steps",
-     "the warm-up is given in steps: write optimizer.warmup_steps, the samples divided by train.global_batch_size"},
+     "write the samples as optimizer.warmup_steps, and set optimizer.schedule_unit=samples"},
     {"lr_decay_iters lr_decay_steps decay_iters total_num_steps t_max", "optimizer.decay_steps", ""},
     {"lr_decay_samples", "optimizer.decay_steps",
-     "the end of the decay is given in steps: write optimizer.decay_steps, the samples divided by "
-     "train.global_batch_size"},
+     "write the samples as optimizer.decay_steps, and set optimizer.schedule_unit=samples"},
+    {"lr_warmup_init warmup_init_lr warmup_min_lr", "optimizer.warmup_lr", ""},
+    {"start_weight_decay", "optimizer.weight_decay_start", ""},
+    {"end_weight_decay", "optimizer.weight_decay", ""},
+    {"weight_decay_incr_style", "optimizer.weight_decay_schedule", ""},
     {"lr_decay_style lr_scheduler_type lr_scheduler lr_schedule lr_schedule_type decay_type scheduler "
      "scheduler.type scheduler_type",
      "optimizer.schedule", ""},

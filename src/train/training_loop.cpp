@@ -84,12 +84,14 @@ std::optional<StepReport> TrainingLoop::step() {
   parts_.engine.before(number);
   const Index batch = run.batch_after(double(at_.tokens)), first = RunConfig::next_sample(at_.samples, batch, skip_);
   const Span samples{first, first + batch};
-  const StepOrder order{number, run.lr.at(number), double(local_stop_request()), guard_.loss_limit()};
+  const Index tokens = at_.tokens + batch * run.train.seq_length;
+  const Index position = run.lr.unit == ScheduleUnit::steps ? number : run.lr.unit == ScheduleUnit::samples ? samples.last : tokens;
+  const StepOrder order{number, run.lr.at(position), double(local_stop_request()), guard_.loss_limit(), run.weight_decay.at(position)};
   const StepResult result = parts_.engine.step(order, data_.training, samples, at_, [this](const std::string& line) { log_->print_line(line); });
   stop_request_ = int(result.stop_request);
   parts_.watch.progress_record().loss(result.loss);
   if (!result.applied && !leave_out(number, result, samples)) return {};
-  at_.step = number, at_.samples = samples.last, at_.tokens += batch * run.train.seq_length;
+  at_.step = number, at_.samples = samples.last, at_.tokens = tokens;
   if (result.applied) guard_.applied(result.loss, number > furthest_);
   furthest_ = std::max(furthest_, number);
   return report(result, batch, order.lr);

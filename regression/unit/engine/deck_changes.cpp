@@ -223,6 +223,12 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"optimizer.lr", {"0.5", course}},
                                                                          {"optimizer.min_lr", {"1e-4", course}},
                                                                          {"optimizer.warmup_steps", {"7", course}},
+                                                                         {"optimizer.weight_decay_schedule", {"linear", course}},
+                                                                         {"optimizer.weight_decay_start", {"0.5", course}},
+                                                                         {"optimizer.power_b", {"-0.5", course}},
+                                                                         {"optimizer.power_a", {"2", course}},
+                                                                         {"optimizer.schedule_unit", {"samples", course}},
+                                                                         {"optimizer.warmup_lr", {"1e-5", course}},
                                                                          {"optimizer.decay_steps", {"7", course}},
                                                                          {"optimizer.wsd_decay", {"7", course}},
                                                                          {"optimizer.wsd_shape", {"linear", course}},
@@ -403,12 +409,17 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return most;
 }
 
+// Settings that act through the course of learning rate and weight decay, which outcome_of() leaves out.
+bool is_of_schedule(const std::string& key) {
+  for (const char* prefix : {"wsd", "schedule", "power", "weight_decay_", "min_lr", "warmup", "decay_steps"})
+    if (key.starts_with(std::string("optimizer.") + prefix)) return true;
+  return false;
+}
+
 TEST(deck_changes, declared_effect_matches_computed_loss_and_weights) {
   const Outcome usual = outcome_of({});
   for (const std::string& key : keys()) {
-    const bool model = key.starts_with("model.") || key.starts_with("finetune."),
-               optimizer = key.starts_with("optimizer.") && !key.starts_with("optimizer.wsd") && key != "optimizer.schedule" &&
-                           key != "optimizer.min_lr" && key != "optimizer.warmup_steps" && key != "optimizer.decay_steps";
+    const bool model = key.starts_with("model.") || key.starts_with("finetune."), optimizer = key.starts_with("optimizer.") && !is_of_schedule(key);
     if (!model && !optimizer) continue;
     const Effect effect = another_value().at(key).second;
     const Outcome base = base_of(key).empty() ? usual : outcome_of(base_of(key)), other = outcome_of(changed(key));

@@ -3,6 +3,7 @@
 // then stay there.
 #include "src/engine/config/learning_rate.hpp"
 
+#include <array>
 #include <cmath>
 
 #include "regression/support/testing.hpp"
@@ -80,6 +81,62 @@ TEST(learning_rate, matches_the_closed_form_half_way) {
   EXPECT_NEAR(left(schedule_of("wsd", "exponential"), late), std::sqrt(2.0) - 1, 1e-12);
   EXPECT_NEAR(left(schedule_of("wsd", "minus-sqrt"), late), 1 - std::sqrt(0.5), 1e-12);
   EXPECT_NEAR(schedule_of("inverse-sqrt").at(4 * warmup_steps), lr / 2, 1e-15);
+}
+
+TEST(learning_rate, warm_up_begins_at_its_own_rate) {
+  for (LearningRate r : all()) {
+    r.warmup_lr = 1e-3;
+    EXPECT_NEAR(r.at(1), 1e-3 + (lr - 1e-3) / double(warmup_steps), 1e-17) << name_of(r);
+    EXPECT_EQ(r.at(warmup_steps), lr) << name_of(r);
+  }
+}
+
+// Values of Megatron's formulas.
+TEST(learning_rate, equals_published_values) {
+  const auto of = [](const std::string& schedule, const std::string& shape = "linear") {
+    return LearningRate{schedule, 1e-3, 1e-4, 100, 1000, 200, shape};
+  };
+  const std::int64_t at[] = {50, 100, 101, 550, 999, 1000, 1500};
+  const double cosine[] = {5e-4, 1e-3, 0.000999997258446006, 0.00055, 0.000100002741553994, 1e-4, 1e-4};
+  const double root[] = {5e-4, 1e-3, 0.000995037190209989, 0.000426401432711221, 0.000316385998584166, 0.000316227766016838, 0.000258198889747161};
+  for (std::size_t i = 0; i < 7; ++i) {
+    EXPECT_NEAR(of("cosine").at(at[i]), cosine[i], 1e-17);
+    EXPECT_NEAR(of("inverse-sqrt").at(at[i]), root[i], 1e-17);
+  }
+  const std::pair<const char*, std::array<double, 3>> tails[] = {{"linear", {0.0009955, 0.00055, 0.0001045}},
+                                                                 {"cosine", {0.000999944484616747, 0.00055, 0.000100055515383253}},
+                                                                 {"exponential", {0.000993772473090162, 0.000472792206135786, 0.000103124573658553}},
+                                                                 {"minus-sqrt", {0.000936360389693211, 0.000363603896932107, 0.0001022528195533}}};
+  for (const auto& [shape, values] : tails)
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(of("wsd", shape).at(std::array{801, 900, 999}[i]), values[i], 1e-17) << shape;
+}
+
+// min(lr, a T^b), warm-up towards its value at the end of the warm-up, and the decay of wsd from where it then is.
+TEST(learning_rate, power_law_is_capped_and_decays_at_the_end) {
+  LearningRate r{"power", 1e-3, 1e-5, 1000, 1000000, 200000, "linear"};
+  r.power_a = 0.5, r.power_b = -0.5, r.unit = ScheduleUnit::tokens;
+  EXPECT_EQ(r.at(1000), 1e-3);
+  EXPECT_NEAR(r.at(500), 5e-4, 1e-18);
+  EXPECT_EQ(r.at(249000), 1e-3) << "a T^b is above lr until 250000 tokens";
+  EXPECT_NEAR(r.at(640000), 0.5 / 800, 1e-17);
+  const double before = 0.5 / std::sqrt(800000);
+  EXPECT_NEAR(r.at(800000), before, 1e-17);
+  EXPECT_NEAR(r.at(900000), 1e-5 + (before - 1e-5) / 2, 1e-17);
+  EXPECT_NEAR(r.at(1000000), 1e-5, 1e-17);
+  EXPECT_NEAR(r.at(2000000), 1e-5, 1e-17);
+}
+
+TEST(learning_rate, weight_decay_ramps_to_its_end) {
+  for (const char* schedule : {"linear", "cosine"}) {
+    const WeightDecay w{schedule, 0.02, 0.1, 400};
+    EXPECT_GE(w.at(1), 0.02);
+    EXPECT_NEAR(w.at(200), 0.06, 1e-15);
+    for (std::int64_t step = 2; step <= 400; ++step) EXPECT_GE(w.at(step), w.at(step - 1)) << schedule << " " << step;
+    EXPECT_EQ(w.at(400), 0.1);
+    EXPECT_EQ(w.at(4000), 0.1);
+  }
+  EXPECT_NEAR((WeightDecay{"cosine", 0, 1, 400}.at(100)), (1 - std::sqrt(0.5)) / 2, 1e-15);
+  EXPECT_EQ((WeightDecay{"constant", 0.5, 0.1, 400}.at(1)), 0.1);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ std::map<std::string, double> factors(const ModelConfig& model, const OptimizerC
   engine.optimizer().reset(engine.device());
   const auto gradients = engine.stage().parameters().gradients().as<double>();
   std::fill_n(gradients.data(), gradients.extent(0), 0.0);
-  engine.optimizer().step(engine.device(), lr, 1, 1);
+  engine.optimizer().step(engine.device(), {lr, optimizer.weight_decay, 1, 1});
   std::map<std::string, double> factors;
   for (const auto& p : all) {
     const auto w = p->vector<double>();
@@ -109,7 +109,7 @@ TEST(optimizer, constant_gradient_moves_weights_by_learning_rate) {
   const auto gradients = engine.stage().parameters().gradients().as<double>();
   std::fill_n(gradients.data(), gradients.extent(0), -0.25);
   for (int step = 1; step <= 3; ++step) {
-    engine.optimizer().step(engine.device(), 0.125, step, 1);
+    engine.optimizer().step(engine.device(), {0.125, 0, 1, double(step)});
     for (const auto& p : all) EXPECT_NEAR(p->vector<double>()(0), 1 + 0.125 * step, 1e-13) << p->weight.name << " in step " << step;
   }
 }

@@ -103,6 +103,8 @@ TEST(run_config, wrong_update_rules_are_refused) {
   expect_refused([] { run_of("optimizer: {groups: ['*.A_log'], group_rules: [sgd, lion]}"); }, {"optimizer.group_rules has 2 rules for 1 groups"});
   expect_refused([] { run_of("optimizer: {name: lamb, lamb: {min_ratio: 2, max_ratio: 1}}"); }, {"optimizer.lamb.max_ratio", "min_ratio"});
   expect_refused([] { run_of("optimizer: {sgd: {momentum: 1}}"); }, {"optimizer.sgd.momentum"});
+  expect_refused([] { run_of("optimizer: {schedule: power, power_a: 1, power_b: -0.5}"); }, {"optimizer.schedule_unit to tokens"});
+  expect_refused([] { run_of("optimizer: {schedule: power, schedule_unit: tokens, power_a: 1}"); }, {"optimizer.power_b below 0, found 1 and 0"});
 }
 
 // A key that only another objective reads is refused, or reported if the deck sets train.objective explicitly. A
@@ -419,6 +421,10 @@ TEST(run_config, doubtful_settings_are_reported_with_a_remedy) {
             Lines{"optimizer.wsd_decay = 201 is longer than the run (train.steps = 200): the decay has no stable phase before it; "
                   "optimizer.wsd_decay=40 suits it"});
   EXPECT_EQ(warnings("steps: 200", "wsd_decay: 201"), Lines());
+  EXPECT_EQ(warnings("steps: 10, global_batch_size: 4, seq_length: 8", "schedule_unit: tokens, warmup_steps: 200"),
+            Lines{"optimizer.warmup_steps = 200 is more than half of the run (320 tokens): optimizer.warmup_steps=16 suits it"});
+  EXPECT_EQ(warnings("steps: 10, global_batch_size: 4, seq_length: 8", "schedule_unit: tokens, warmup_steps: 20"),
+            Lines{"optimizer.warmup_steps = 20 counts tokens (optimizer.schedule_unit) and ends within the first step"});
   EXPECT_EQ(warnings("steps: 200", "", "[a, b, a]"), Lines{"data.prefixes names a twice, so its documents are read twice as often"});
   EXPECT_EQ(warnings("steps: 0", "warmup_steps: 100").size(), 1u);
 }

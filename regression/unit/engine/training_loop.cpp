@@ -31,6 +31,7 @@ class RecordingEngine final : public TrainingEngine {
   explicit RecordingEngine(Events& events) : events_(events) {}
   std::function<void(StepResult&, const Span& samples)> on_step = [](StepResult&, const Span&) {};
   std::function<void()> on_validation = [] {};
+  std::vector<StepOrder> orders;
 
   void initialise() override { events_.push_back("initialise"); }
   void load_weights(const std::filesystem::path&) override {}
@@ -41,6 +42,7 @@ class RecordingEngine final : public TrainingEngine {
   StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note&) override {
     EXPECT_EQ(order.number, state.step + 1);
     events_.push_back(fmt::format("step {} of samples {} to {}", order.number, samples.first, samples.last));
+    orders.push_back(order);
     StepResult result;
     result.loss = 1;
     on_step(result, samples);
@@ -105,6 +107,27 @@ class training_loop : public ::testing::Test {
   Events events;
   RecordingEngine engine{events};
 };
+
+// A batch that doubles after 64 tokens: the steps end at 32, 64, 128 ... 320 tokens, where the run ends.
+TEST_F(training_loop, schedule_follows_samples_or_tokens) {
+  for (const char* unit : {"tokens", "samples"}) {
+    const int warmup = unit == std::string("tokens") ? 64 : 8;
+    engine.orders.clear();
+    EXPECT_EQ(
+        run(fmt::format("ramp: [\"0:4\", \"64:8\"]}}\noptimizer: {{schedule: linear, schedule_unit: {}, warmup_steps: {}, lr: 1, weight_decay: 0.1, "
+                        "weight_decay_start: 0.5, weight_decay_schedule: linear",
+                        unit, warmup))
+            .code,
+        Exit::ok);
+    ASSERT_EQ(engine.orders.size(), 6u);
+    const double lrs[] = {0.5, 1, 0.75, 0.5, 0.25, 0}, tokens[] = {32, 64, 128, 192, 256, 320};
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_NEAR(engine.orders[i].lr, lrs[i], 1e-15) << unit << ", step " << i + 1;
+      EXPECT_NEAR(*engine.orders[i].weight_decay, 0.1 + 0.4 * (1 - tokens[i] / 320), 1e-15) << unit << ", step " << i + 1;
+    }
+    std::filesystem::remove_all(folder / "checkpoints");
+  }
+}
 
 TEST_F(training_loop, run_checks_replicas_then_validates_then_saves) {
   EXPECT_EQ(run("eval_every: 2, check_replicas: 2").code, Exit::ok);

@@ -181,7 +181,8 @@ StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder
   const Recorder::Span span(grid_.recorder(), "optimizer");
   grid_.begin_task("optimizer");
   const double clip_grad = config_.optimizer.clip_grad;
-  optimizer_->step(device_, order.lr, order.number, clip_grad > 0 && result.gradient_norm > clip_grad ? clip_grad / result.gradient_norm : 1);
+  const double scale = clip_grad > 0 && result.gradient_norm > clip_grad ? clip_grad / result.gradient_norm : 1;
+  optimizer_->step(device_, {order.lr, order.weight_decay.value_or(config_.optimizer.weight_decay), scale, double(order.number)});
   move_biases(device_, stage_.parameters().expert_loads(), expert_choices_, config_.model.moe.bias_update_rate, config_.optimizer);
   executor_.run_after_step(training_program(micros));
   return result;

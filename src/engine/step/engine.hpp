@@ -61,6 +61,7 @@ struct StepOrder {
   double lr = 0;
   double stop_request = 0;  // request of this rank, 0: none; the maximum over ranks is reduced together with the loss
   double loss_limit = std::numeric_limits<double>::infinity();  // a step with a higher loss changes no weight
+  std::optional<double> weight_decay = {};                      // instead of the optimizer's
 };
 
 // Returns micro-batch number i of this rank's data coordinate in the current step.

@@ -34,7 +34,7 @@ Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Grid& gri
     trained += p->trained;
     if (!p->trained || p->updated().size() == 0) continue;
     const ParameterGroup g = c.group_of(p->weight);
-    updated_.push_back({p.get(), &c_.rule_of(p->weight), g.lr_factor, p->weight.decays ? c.weight_decay * g.weight_decay_factor : 0, {}});
+    updated_.push_back({p.get(), &c_.rule_of(p->weight), g.lr_factor, p->weight.decays ? g.weight_decay_factor : 0, {}});
   }
   allocate_states(arena);
   if (wide != parameters.dtype()) master_ = take(arena, wide, parameters.kept_extent());
@@ -116,8 +116,8 @@ void Optimizer::add_gradient_squares(Device& dev, Tensor1<double> sum) const {
   }
 }
 
-void Optimizer::step(Device& dev, double lr, std::int64_t step, double gradient_scale) {
-  upload_values(dev, lr, step, gradient_scale);
+void Optimizer::step(Device& dev, const StepOfWeight& step) {
+  upload_values(dev, step);
   add_sums(dev);
   updates_.run(dev, [&] {
     for (const Updated& u : updated_) u.rule->update(dev, update_of(u));
@@ -132,12 +132,13 @@ WeightUpdate Optimizer::update_of(const Updated& u) const {
 }
 
 // Uploads the values of the step to where kernels read them.
-void Optimizer::upload_values(Device& dev, double lr, std::int64_t step, double gradient_scale) {
+void Optimizer::upload_values(Device& dev, const StepOfWeight& step) {
   if (dev.dry_run() || updated_.empty()) return;
   with_type(values_.dtype, [&]<class A>(std::type_identity<A>) {
     std::vector<A> all;
     for (const Updated& u : updated_)
-      for (const double value : u.rule->values({lr * u.lr_factor, u.weight_decay, gradient_scale, double(step)})) all.push_back(A(value));
+      for (const double value : u.rule->values({step.lr * u.lr_factor, step.weight_decay * u.weight_decay_factor, step.gradient_scale, step.number}))
+        all.push_back(A(value));
     backend::upload(dev.queue, all.data(), values_.data, Index(all.size() * sizeof(A)));
   });
 }

@@ -22,8 +22,8 @@ class Optimizer {
   // Adds the sum of squared gradients to `sum` (1) on the device. Every logical element is counted once over the ranks
   // of a replica, or over all ranks if the optimizer is sharded.
   void add_gradient_squares(Device&, Tensor1<double> sum) const;
-  // One update with gradients multiplied by gradient_scale. `step` counts from 1.
-  void step(Device&, double lr, std::int64_t step, double gradient_scale);
+  // One update. Parameter groups multiply the learning rate and the weight decay by their factors.
+  void step(Device&, const StepOfWeight&);
 
   // A state of a trained parameter, absent if its rule has none of that name, and the master weight. Without a master, the
   // weight itself is the master.
@@ -36,13 +36,13 @@ class Optimizer {
   struct Updated {
     Parameter* parameter;
     const UpdateRule* rule;
-    double lr_factor, weight_decay;
+    double lr_factor, weight_decay_factor;
     WeightUpdate update;  // without gradient and weight, whose memory may change from step to step
   };
   void allocate_states(Arena&);
   void allocate_sums(Arena&);
   WeightUpdate update_of(const Updated&) const;
-  void upload_values(Device&, double lr, std::int64_t step, double gradient_scale);
+  void upload_values(Device&, const StepOfWeight&);
   void add_sums(Device&);
 
   OptimizerConfig c_;
