@@ -289,6 +289,44 @@ TEST(restart, checkpoints_of_another_run_are_ignored_and_kept) {
   EXPECT_EQ(run(of_run(mine, "train.seed=1", {"--resume", "--anew"})).code, int(Exit::usage));
 }
 
+// A branch in a folder of its own has the bits of the run that it leaves, killed and resumed or not; another schedule and
+// other data are reported, another model is refused.
+TEST(restart, branch_goes_on_with_the_bits_of_its_run) {
+  const Folder folder;
+  const Words settings{"train.steps=8", "optimizer.decay_steps=8", "checkpoint.every=4", "checkpoint.keep=9"};
+  const auto go = [&](const char* out, const Words& more) {
+    Words words = settings;
+    words.insert(words.end(), more.begin(), more.end());
+    return run(Material::get().train(folder / out, words));
+  };
+  ASSERT_EQ(go("trunk", {}).code, 0);
+  const std::string from = Material::checkpoint(folder / "trunk", 4);
+  const Words branch{"--init-from", from, "train.branch=true"};
+  const Result same = go("same", branch);
+  ASSERT_EQ(same.code, 0) << same.err;
+  EXPECT_NE(same.out.find("branches off from " + from + " at step 4"), std::string::npos) << same.out;
+  EXPECT_EQ(run({"diff", Material::checkpoint(folder / "trunk", 8), Material::checkpoint(folder / "same", 8)}).code, 0);
+  Words killed = branch;
+  killed.insert(killed.end(), {"train.steps=6", "checkpoint.every=1"});
+  ASSERT_EQ(go("killed", killed).code, 0);
+  const Result resumed = go("killed", {"--resume"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.out.find("at step 6"), std::string::npos) << resumed.out;
+  EXPECT_EQ(run({"diff", Material::checkpoint(folder / "trunk", 8), Material::checkpoint(folder / "killed", 8)}).code, 0);
+  Words other = branch;
+  other.push_back("optimizer.lr=1e-5");
+  const Result changed = go("changed", other);
+  ASSERT_EQ(changed.code, 0) << changed.err;
+  EXPECT_NE(changed.out.find("optimizer.lr"), std::string::npos) << changed.out;
+  EXPECT_NE(run({"diff", Material::checkpoint(folder / "trunk", 8), Material::checkpoint(folder / "changed", 8)}).code, 0);
+  other.back() = "model.rms_norm_eps=1e-3";
+  const Result refused = go("refused", other);
+  EXPECT_EQ(refused.code, int(Exit::config)) << refused.err;
+  EXPECT_NE(refused.err.find("model.rms_norm_eps"), std::string::npos) << refused.err;
+  EXPECT_FALSE(fs::exists(folder / "refused/checkpoints"));
+  EXPECT_EQ(go("alone", {"train.branch=true"}).code, int(Exit::config));
+}
+
 // Changed deck keys are listed. A change of what the model computes needs --accept-changes.
 TEST(restart, run_without_steps_left_reports_it) {
   const Folder folder;

@@ -57,6 +57,15 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
                   .one_of({"stored", "new"})
                   .effect(Effect::none);
   c.new_head = head.must("stored if train.init_from is empty", head.value() == "stored" || !c.init_from.empty()).value() == "new";
+  auto branch =
+      s.get("branch", false,
+            "go on from the checkpoint train.init_from with its optimizer state, step and position in the data, in a folder of its own: for "
+            "several final decays of one long run")
+          .effect(Effect::none);
+  c.branch = branch
+                 .must("false unless train.init_from is a checkpoint and train.init_head is stored",
+                       !branch.value() || (!c.init_from.empty() && !c.new_head))
+                 .value();
   c.precision = s.get("precision", precision, "arithmetic; bf16: mixed precision with bf16 storage and GEMMs, fp32 accumulation and master weights")
                     .one_of({"fp32", "fp64", "bf16"});
   c.gemm_library = read_gemm_library(s);

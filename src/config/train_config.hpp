@@ -21,7 +21,8 @@ enum class NonFinite { stop, skip, rollback };
 
 struct TrainConfig {
   std::string init_from, precision;
-  bool new_head;  // true: draw a new head instead of using that of init_from
+  bool branch = false;  // true: go on from the checkpoint init_from with its optimizer state, step and data position
+  bool new_head;        // true: draw a new head instead of using that of init_from
   GemmLibrary gemm_library = GemmLibrary::automatic;
   Index steps, global_batch_size, micro_batch_size, seq_length;
   std::vector<BatchStep> ramp;

@@ -8,6 +8,7 @@
 #include "kernels/base/printable.hpp"
 #include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
+#include "src/checkpoint/checkpoint_file.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/data/fingerprint.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -40,6 +41,7 @@ CheckpointHeader RunStart::begin() {
           "trained model?");
     return at;
   }
+  if (parts_.run.train.branch) return loaded(from, "branches off");
   parts_.engine.load_weights(from);
   collective_check(parts_.grid.world(), [&] {
     if (parts_.lead()) at.companions = companions_of(from);  // the first rank writes manifests
@@ -51,9 +53,21 @@ CheckpointHeader RunStart::begin() {
 
 void RunStart::check_begin() const {
   const std::string& from = parts_.run.train.init_from;
+  if (parts_.run.train.branch) return check_branch(from);
   collective_check(parts_.grid.world(), [&] {
     if (parts_.lead() && !from.empty()) parts_.engine.check_weights(from);
   });
+}
+
+// A branch may change the course of training and its data, but not the function of the model.
+void RunStart::check_branch(const std::filesystem::path& from) const {
+  CheckpointHeader saved;
+  collective_check(parts_.grid.world(), [&] { saved = CheckpointFile(from).header(); });
+  const auto changed = deck_changes(saved.deck, parts_.deck);
+  print_line(text_of(changed, from.filename().string()));
+  require_loadable(from);
+  require_same_function(changed, from.filename().string());
+  compare_data(saved, Changes::reported, from.filename().string());
 }
 
 Index RunStart::check_resume(Changes changes) {
@@ -114,7 +128,7 @@ CheckpointHeader RunStart::resume(Changes changes, std::int64_t before) {
   auto next = checked_ ? std::exchange(checked_, std::nullopt) : candidate(changes, before);
   for (; next; next = candidate(changes, next->step)) {
     try {
-      const CheckpointHeader at = loaded(next->checkpoint);
+      const CheckpointHeader at = loaded(next->checkpoint, "resumed");
       if (const std::string& from = parts_.run.train.init_from; changes != Changes::known && !from.empty())
         print_line(fmt::format("train.init_from = {} is not read: the weights are those of {}", from, next->checkpoint.filename().string()));
       return at;
@@ -145,12 +159,13 @@ CheckpointHeader RunStart::header() const {
   return h;
 }
 
-CheckpointHeader RunStart::loaded(const std::filesystem::path& checkpoint) {
+// `how`: begin of the line that reports it.
+CheckpointHeader RunStart::loaded(const std::filesystem::path& checkpoint, const char* how) {
   const CheckpointHeader saved = parts_.engine.load(checkpoint);
   CheckpointHeader at = header();
   at.step = saved.step, at.samples = saved.samples, at.tokens = saved.tokens;
   at.companions = saved.companions;
-  print_line(fmt::format("resumed from {} at step {}", checkpoint.string(), at.step));
+  print_line(fmt::format("{} from {} at step {}", how, checkpoint.string(), at.step));
   return at;
 }
 

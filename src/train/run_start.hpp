@@ -27,7 +27,8 @@ class RunStart {
   // Returns the step that the run continues from; 0: it starts from the beginning.
   Index check_resume(Changes);
 
-  // New run: random weights, or those of an existing model (train.init_from), with a reset optimizer.
+  // New run: random weights, or those of an existing model (train.init_from), with a reset optimizer; or a branch of
+  // another run (train.branch), which goes on where that checkpoint was saved.
   CheckpointHeader begin();
   // Resumes from the newest checkpoint of this run below step `before` that is intact up to its last tensor. Damaged
   // ones are reported and skipped. Starts a new run if there are no checkpoints; Exit::data if there are some and none
@@ -41,7 +42,8 @@ class RunStart {
   };
   std::optional<Candidate> candidate(Changes, std::int64_t before);
   CheckpointHeader header() const;
-  CheckpointHeader loaded(const std::filesystem::path& checkpoint);
+  CheckpointHeader loaded(const std::filesystem::path& checkpoint, const char* how);
+  void check_branch(const std::filesystem::path& from) const;
   void require_loadable(const std::filesystem::path& checkpoint) const;
   void compare_data(const CheckpointHeader& saved, Changes, const std::string& checkpoint) const;
   void pass_over(const Error&) const;

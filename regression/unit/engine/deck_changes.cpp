@@ -182,6 +182,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.tag.labels", {"[a, b]", function}},
                                                                          {"train.tag.num_labels", {"3", function}},
                                                                          {"train.precision", {"bf16", course}},
+                                                                         {"train.branch", {"true", none}},
                                                                          {"train.products", {"cblas", none}},
                                                                          {"train.steps", {"7", course}},
                                                                          {"train.global_batch_size", {"8", course}},
@@ -302,7 +303,7 @@ Overrides base_of(const std::string& key) {
   if (key == "model.layers") return {"model.pattern=M"};
   if (key == "model.attention_ratio" || key == "model.mlp_ratio") return {"model.pattern=M", "model.layers=1"};
   if (key.starts_with("finetune.lora.") && key != "finetune.lora.rank") return {"finetune.lora.rank=2"};
-  if (key == "train.init_head") return {"train.init_from=model"};
+  if (key == "train.init_head" || key == "train.branch") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // a pattern without sliding windows
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
   if (key == "model.attention.relative_bias.buckets") return without_hybrids;
