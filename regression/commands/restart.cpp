@@ -291,7 +291,7 @@ TEST(restart, checkpoints_of_another_run_are_ignored_and_kept) {
 
 // A branch in a folder of its own has the bits of the run that it leaves, killed and resumed or not; another schedule and
 // other data are reported, another model is refused.
-TEST(restart, branch_goes_on_with_the_bits_of_its_run) {
+TEST(restart, branch_keeps_the_bits_of_its_run) {
   const Folder folder;
   const Words settings{"train.steps=8", "optimizer.decay_steps=8", "checkpoint.every=4", "checkpoint.keep=9"};
   const auto go = [&](const char* out, const Words& more) {

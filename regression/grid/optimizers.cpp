@@ -17,7 +17,7 @@
 namespace gyr::testing::optimizers_suite {
 namespace {
 
-constexpr Index sequences = 8, seq_length = 16;
+constexpr Index sequences = 4, seq_length = 16;
 constexpr int steps = 5;
 
 // The optimizer that a deck section describes.

@@ -112,7 +112,7 @@ TEST(learning_rate, equals_published_values) {
 }
 
 // min(lr, a T^b), warm-up towards its value at the end of the warm-up, and the decay of wsd from where it then is.
-TEST(learning_rate, power_law_is_capped_and_decays_at_the_end) {
+TEST(learning_rate, power_law_is_capped_and_ends_in_decay) {
   LearningRate r{"power", 1e-3, 1e-5, 1000, 1000000, 200000, "linear"};
   r.power_a = 0.5, r.power_b = -0.5, r.unit = ScheduleUnit::tokens;
   EXPECT_EQ(r.at(1000), 1e-3);
