@@ -39,6 +39,13 @@ KOKKOS_INLINE_FUNCTION A largest(const Team& team, Index n, const F& f) {
   return most > lowest ? most : lowest;
 }
 
+// exp(x) x, and 0 for x = -infinity: a forbidden token adds nothing to the entropy.
+template <class A>
+KOKKOS_INLINE_FUNCTION A weighted_exp(A x) {
+  const A e = fast_exp(x);
+  return e > 0 ? e * x : A(0);
+}
+
 }  // namespace
 
 template <class A>
@@ -59,7 +66,7 @@ template <class A>
 void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums) {
   const Index rows = logits.extent(0);
   const LogitColumns columns(logits, valid, first);
-  const bool third = sums.extent(0) == 3;
+  const bool third = sums.extent(0) >= 3, fourth = sums.extent(0) == 4;
   for_teams(
       "logits_sums", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const A* const l = logits.data() + r * columns.held;
@@ -69,11 +76,13 @@ void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<cons
           for (Index v = p * piece; v < least((p + 1) * piece, columns.valid); ++v) s += fast_exp(l[v] - most);
           t += s;
         });
-        double below = 0;
+        double below = 0, weighted = 0;
         if (third) below = sum<double>(team, columns.valid, [=](Index v, double& t) { t += double(l[v] - most); });
+        if (fourth) weighted = sum<double>(team, columns.valid, [=](Index v, double& t) { t += double(weighted_exp(l[v] - most)); });
         once(team, [&] {
           const Index label = columns.of(labels.data()[r]);
           if (third) sums.data()[2 * rows + r] = A(below);
+          if (fourth) sums.data()[3 * rows + r] = A(weighted);
           sums.data()[r] = A(total);
           sums.data()[rows + r] = label < 0 ? A(0) : l[label] - most;
         });
@@ -102,6 +111,7 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
         const double log_sum = std::log(double(sums.data()[r])), lse = log_sum + double(top.data()[r]);
         double x = log_sum - (1 - terms.smoothing) * double(sums.data()[rows + r]) + terms.z * lse * lse;
         if (terms.smoothing > 0) x -= terms.smoothing / double(terms.vocab_size) * double(sums.data()[2 * rows + r]);
+        if (terms.entropy != 0) x -= terms.entropy * (log_sum - double(sums.data()[3 * rows + r]) / double(sums.data()[r]));
         loss.data()[r] = labels.data()[r] == ignored_label ? 0 : x;
       });
 }
@@ -125,18 +135,24 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
         const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0);
         const double total = double(sums.data()[r]), steeper = 1 + 2 * terms.z * (std::log(total) + double(top.data()[r]));
         const A most = top.data()[r], k = A(scale * steeper / total);
+        const A bonus = A(scale * terms.entropy / total), mean = terms.entropy != 0 ? A(double(sums.data()[3 * rows + r]) / total) : A(0);
         const A target = label < 0 ? A(0) : l[label];  // read before the row may be overwritten in place
         team.team_barrier();
-        bool in_place = false;
-        if constexpr (std::is_same_v<T, A>) {
-          in_place = l == d;  // then a single pointer is used: compilers do not vectorise loops over two pointers that may overlap
-          if (in_place) each(team, valid, [=](Index v) { d[v] = (k * fast_exp(d[v] - most) - shift) * cap.slope(d[v]); });
-        }
-        if (!in_place) each(team, valid, [=](Index v) { d[v] = T((k * fast_exp(l[v] - most) - shift) * cap.slope(l[v])); });
+        const auto write = [&](const auto& gradient) {
+          bool in_place = false;
+          if constexpr (std::is_same_v<T, A>) {
+            in_place = l == d;  // then a single pointer is used: compilers do not vectorise loops over two pointers that may overlap
+            if (in_place) each(team, valid, [=](Index v) { d[v] = gradient(d[v]) * cap.slope(d[v]); });
+          }
+          if (!in_place) each(team, valid, [=](Index v) { d[v] = T(gradient(l[v]) * cap.slope(l[v])); });
+        };
+        const auto plain = [=](A logit) { return k * fast_exp(logit - most) - shift; };
+        const auto with_bonus = [=](A logit) { return plain(logit) + bonus * (weighted_exp(logit - most) - mean * fast_exp(logit - most)); };
+        bonus != 0 ? write(with_bonus) : write(plain);
         each(team, columns.held - valid, [=](Index v) { d[valid + v] = T(A(0)); });
         team.team_barrier();
         const A label_term = A(scale * (1 - terms.smoothing));
-        if (label >= 0) once(team, [&] { d[label] = T(A(k * fast_exp(target - most) - shift - label_term) * cap.slope(target)); });
+        if (label >= 0) once(team, [&] { d[label] = T(A((bonus != 0 ? with_bonus(target) : plain(target)) - label_term) * cap.slope(target)); });
       });
 }
 

@@ -28,7 +28,7 @@ template <class A>
 void logits_sums(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first, Tensor2<A> sums) {
   const Index rows = logits.extent(0);
   const LogitColumns columns = checked("logits_sums", logits, valid, first, sums.extent(1));
-  ensure((sums.extent(0) == 3 || sums.extent(0) == 2) && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows,
+  ensure(sums.extent(0) >= 2 && sums.extent(0) <= 4 && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows,
          "logits_sums: {} rows do not fit {} maxima, {} labels and {} sums per row", rows, top.extent(0), labels.extent(0), sums.extent(0));
   if (const auto run = dev.launch("logits_sums", 3.0 * rows * columns.valid, double(sizeof(A)) * rows * columns.valid))
     backend::logits_sums<A>(dev, logits, valid, top, labels, first, sums);

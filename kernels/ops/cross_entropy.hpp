@@ -12,12 +12,15 @@ namespace gyr {
 inline constexpr Token ignored_label = -100;
 
 // Optional terms of the loss. With lse = log sum_v exp(l(r,v)) over all vocab_size tokens:
-//   loss(r) = lse - (1 - smoothing) l(r, label(r)) - smoothing / vocab_size sum_v l(r,v) + z lse^2
-// smoothing as in PyTorch's cross_entropy (Megatron's is vocab_size / (vocab_size - 1) times that); z: PaLM (Chowdhery et al. 2022), section 5.
+//   loss(r) = lse - (1 - smoothing) l(r, label(r)) - smoothing / vocab_size sum_v l(r,v) + z lse^2 - entropy H(r)
+//   H(r) = -sum_v p_v ln p_v, with p_v = exp(l(r,v) - lse): entropy of the softmax of the row
+// smoothing as in PyTorch's cross_entropy (Megatron's is vocab_size / (vocab_size - 1) times that); z: PaLM (Chowdhery et al. 2022), section 5;
+// entropy: confidence penalty (Pereyra et al. 2017), entropy bonus of policy gradients.
 struct LossTerms {
   double smoothing = 0, z = 0;
   Index vocab_size = 0;
-  Index sums() const { return smoothing > 0 ? 3 : 2; }  // number of sums per row
+  double entropy = 0;
+  Index sums() const { return entropy != 0 ? 4 : smoothing > 0 ? 3 : 2; }  // number of sums per row
 };
 
 // Columns of a row of logits: `held` columns in memory. The first `valid` columns are tokens, numbered from `first`.
@@ -41,9 +44,10 @@ void logits_top(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1
 // sums(0, r) = sum over valid columns of exp(l - top)
 // sums(1, r) = l(label) - top if this rank holds the label, else 0
 // sums(2, r) = sum over valid columns of l - top, if there is a third row
+// sums(3, r) = sum over valid columns of exp(l - top) (l - top), if there is a fourth row:  H(r) = log sums(0, r) - sums(3, r) / sums(0, r)
 template <class A>
 void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Tensor1<const Token> labels, Index first,
-                 Tensor2<A> sums /*(2 or 3,R)*/);
+                 Tensor2<A> sums /*(2 to 4,R)*/);
 
 // found(r) = -v for the first token v of this rank whose logit is top(r), or the lowest value of A if there is none.
 // The maximum over all ranks is minus the id of the most likely token. Token ids must be exact in A.
@@ -57,6 +61,7 @@ void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1
 
 // Gradient of the loss times scale(0), which is in device memory (1 if scale is empty). Without the optional terms:
 //   dlogits(r, v) = scale (exp(l - top) / sums(0, r) - [first + v == label]),   zero in rows of ignored_label and in padding columns
+// The entropy term adds scale entropy p_v (ln p_v + H(r)).
 // soft_cap > 0: the logits are the output of that soft cap, and dlogits is the gradient of its input. dlogits may be the memory of logits if T is A.
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,

@@ -59,6 +59,11 @@ LossTerms read_loss_terms(Section& train) {
   terms.z = train.get("z_loss", 0.0, "z-loss weight (PaLM): times squared log-sum-exp of each row's logits, added to its loss; training only")
                 .at_least(0)
                 .at_most(1);
+  terms.entropy = train
+                      .get("entropy_bonus", 0.0,
+                           "entropy bonus (confidence penalty): times the entropy of each row's softmax, subtracted from its loss; training only")
+                      .at_least(0)
+                      .at_most(1);
   return terms;
 }
 

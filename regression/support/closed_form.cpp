@@ -158,8 +158,9 @@ struct Place {
   Index depths() const { return last() ? model().objective->depths() : 0; }
   // Upper bound of text pairs (preference objective) of a micro-batch on this rank.
   Index most_pairs() const { return last() ? tokens.batch * model().objective->most_pairs(tokens.full_length()) : 0; }
-  // True if the loss has label smoothing or a z term.
-  bool is_smoothed() const { return model().loss_terms.smoothing > 0; }
+  // Sums per row of the softmax: that of the exponentials and the label's logit, one for label smoothing, one for the
+  // entropy.
+  Index softmax_sums() const { return model().loss_terms.entropy > 0 ? 4 : model().loss_terms.smoothing > 0 ? 3 : 2; }
   // Number of these layers whose forward is recomputed at a cost of at least `least`, or whose GEMM outputs were kept
   // only for a part of the rows.
   Index count(const char* symbols, RecomputeCost least) const {
@@ -480,7 +481,7 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   } else {
     reduce("tensor", micros * (2 * residuals + sums_again + p.first() + p.last() + sums_ahead), p.kept_bytes());
   }
-  const Index sums = p.is_smoothed() ? 3 : 2;                             // label smoothing adds one sum
+  const Index sums = p.softmax_sums();
   const Index scored = micros * (1 + p.depths() + (p.most_pairs() > 0));  // rows of pairs are scored twice
   for (Index row = 0; row < p.scored_rows() && p.last(); row += head_block) {
     const Index rows = std::min(head_block, p.scored_rows() - row);

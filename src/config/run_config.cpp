@@ -194,7 +194,7 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
   std::vector<std::string> idle;
   for (const Declaration& d : settings) {
     if (d.where.empty() || d.value == d.fallback) continue;
-    if (!scores_rows && (d.path == "train.label_smoothing" || d.path == "train.z_loss"))
+    if (!scores_rows && (d.path == "train.label_smoothing" || d.path == "train.z_loss" || d.path == "train.entropy_bonus"))
       idle.push_back(fmt::format("{} is not read: train.objective is {}, which compares texts in pairs", deck.settings_text({d.path}), chosen));
     for (const ObjectiveType& type : objective_types()) {
       if (type.name == chosen || !d.path.starts_with("train." + type.name + ".")) continue;

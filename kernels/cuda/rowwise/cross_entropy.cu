@@ -2,9 +2,9 @@
 // CUDA kernels of the cross-entropy loss over vocabulary-parallel logits. kernels/ops/cross_entropy.hpp has the formulas.
 #include <limits>
 
-#include "kernels/ops/cross_entropy.hpp"
-#include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
+#include "kernels/cuda/rowwise/rows.hpp"
+#include "kernels/ops/cross_entropy.hpp"
 
 namespace gyr::backend {
 
@@ -74,28 +74,38 @@ GYR_KERNEL logits_found_kernel(Global<const A> logits, LogitColumns columns, Glo
   });
 }
 
+// exp(x) x, and 0 for x = -infinity: a forbidden token adds nothing to the entropy.
+template <class A>
+GYR_DEVICE A weighted_exp(A x) {
+  const A e = fast_exp(x);
+  return e > 0 ? e * x : A(0);
+}
+
 // Exponentials are summed in A within a pack, and in double over packs.
 template <class A, int N>
 GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Global<const A> top, Global<const Token> labels, Global<A> sums) {
   const Shared<double> storage;
-  const bool third = sums.rows() == 3;
+  const bool third = sums.rows() >= 3, fourth = sums.rows() == 4;
   each_wide_row(logits.rows(), [&](Index r) {
     const A most = top.load(r);
-    double total = 0, below = 0;
+    double total = 0, below = 0, weighted = 0;
     each_wide_column<N>(columns.valid, [&](int c) {
       const auto l = logits.template load_pack<N>(r, c);
       A s = 0;
       each_before<N>(c, int(columns.valid), [&](int i) { s += fast_exp(l.at[i] - most); });
       total += double(s);
       if (third) each_before<N>(c, int(columns.valid), [&](int i) { below += double(l.at[i] - most); });
+      if (fourth) each_before<N>(c, int(columns.valid), [&](int i) { weighted += double(weighted_exp(l.at[i] - most)); });
     });
     total = block_sum(total, storage);
     if (third) below = block_sum(below, storage);
+    if (fourth) weighted = block_sum(weighted, storage);
     if (thread_index() != 0) return;
     const Index label = columns.of(labels.load(r));
     sums.store(0, r, A(total));
     sums.store(1, r, label < 0 ? A(0) : logits.load(r, label) - most);
     if (third) sums.store(2, r, A(below));
+    if (fourth) sums.store(3, r, A(weighted));
   });
 }
 
@@ -106,6 +116,7 @@ GYR_KERNEL cross_entropy_kernel(Global<const A> sums, Global<const A> top, Globa
   const double log_sum = std::log(double(sums.load(0, r))), lse = log_sum + double(top.load(r));
   double x = log_sum - (1 - terms.smoothing) * double(sums.load(1, r)) + terms.z * lse * lse;
   if (terms.smoothing > 0) x -= terms.smoothing / double(terms.vocab_size) * double(sums.load(2, r));
+  if (terms.entropy != 0) x -= terms.entropy * (log_sum - double(sums.load(3, r)) / double(sums.load(0, r)));
   loss.store(r, labels.load(r) == ignored_label ? 0 : x);
 }
 
@@ -123,11 +134,15 @@ GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColum
     const int valid = token == ignored_label ? 0 : int(columns.valid), label = int(columns.of(token));
     const double total = double(sums.load(0, r)), steeper = 1 + 2 * terms.z * (std::log(total) + double(top.load(r)));
     const A most = top.load(r), k = A(scale * steeper / total);
+    const A bonus = A(scale * terms.entropy / total), mean = terms.entropy != 0 ? A(double(sums.load(3, r)) / total) : A(0);
     each_wide_column<N>(columns.held, [&](int c) {
       Pack<A, N> v = {};
       if (c < valid) {
         const auto l = logits.template load_pack<N>(r, c);
-        each_before<N>(c, valid, [&](int i) { v.at[i] = k * fast_exp(l.at[i] - most) - shift; });
+        each_before<N>(c, valid, [&](int i) {
+          const A x = l.at[i] - most, e = fast_exp(x);
+          v.at[i] = (bonus != 0 && e > 0 ? k + bonus * (x - mean) : k) * e - shift;
+        });
         if (c <= label && label < c + N)
           for (int i = 0; i < N; ++i) v.at[i] -= c + i == label ? label_term : A(0);
         if (cap.cap > 0) each_before<N>(c, valid, [&](int i) { v.at[i] *= cap.slope(l.at[i]); });

@@ -258,6 +258,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"parallel.reduce_dtype", {"bf16", course}},
                                                                          {"train.label_smoothing", {"0.1", course}},
                                                                          {"train.z_loss", {"1e-4", course}},
+                                                                         {"train.entropy_bonus", {"1e-2", course}},
                                                                          {"activation.policy", {"swap", none}},
                                                                          {"activation.alpha", {"0.5", none}},
                                                                          {"memory.device_bytes", {"1099511627776", none}},

@@ -131,7 +131,7 @@ TEST(run_config, keys_of_other_objectives_are_reported_or_refused) {
     ASSERT_EQ(notes.size(), 1u) << section;
     EXPECT_TRUE(notes[0].starts_with("test.yaml:3: " + path) && notes[0].ends_with("train.objective is next_token")) << notes[0];
   }
-  for (const char* term : {"label_smoothing", "z_loss"}) {
+  for (const char* term : {"label_smoothing", "z_loss", "entropy_bonus"}) {
     const auto notes = idle(fmt::format("train:\n  objective: preference\n  {}: 0.1\n", term));
     ASSERT_EQ(notes.size(), 1u) << term;
     EXPECT_TRUE(notes[0].starts_with(fmt::format("test.yaml:3: train.{}", term)) &&

@@ -35,12 +35,16 @@ Result plain(const std::vector<double>& logits, Tensor1<const Token> labels, con
     const double *const l = logits.data() + r * vocab_size, top = *std::max_element(l, l + vocab_size);
     double sum = 0;
     for (Index v = 0; v < vocab_size; ++v) sum += std::exp(l[v] - top);
+    double entropy = 0;  // of the softmax
+    for (Index v = 0; v < vocab_size; ++v)
+      if (const double q = std::exp(l[v] - top) / sum; q > 0) entropy -= q * std::log(q);
     const double lse = std::log(sum) + top, smoothed_term = terms.smoothing / vocab_size, label_term = 1 - terms.smoothing;
-    p.loss[r] = lse + terms.z * lse * lse;
+    p.loss[r] = lse + terms.z * lse * lse - terms.entropy * entropy;
     for (Index v = 0; v < vocab_size; ++v) {
       const double wanted = smoothed_term + label_term * (v == labels(r));
       if (wanted > 0) p.loss[r] -= wanted * l[v];
       p.dlogits[r * vocab_size + v] = scale * ((1 + 2 * terms.z * lse) * std::exp(l[v] - top) / sum - wanted);
+      if (const double q = std::exp(l[v] - top) / sum; q > 0) p.dlogits[r * vocab_size + v] += scale * terms.entropy * q * (std::log(q) + entropy);
     }
   }
   return p;
@@ -98,8 +102,8 @@ void agrees_with_plain_loops() {
   EXPECT_LE(difference(got.loss, want.loss), tolerance<Acc<T>>);
   EXPECT_LE(difference(got.dlogits, want.dlogits), tolerance<T>);
   EXPECT_EQ(got.loss[3], 0);
-  for (const LossTerms& terms :
-       {LossTerms{0.1, 0, vocab_size}, LossTerms{0, 1e-2, vocab_size}, LossTerms{0.3, 0.05, vocab_size}, LossTerms{1, 0, vocab_size}})
+  for (const LossTerms& terms : {LossTerms{0.1, 0, vocab_size}, LossTerms{0, 1e-2, vocab_size}, LossTerms{0.3, 0.05, vocab_size},
+                                 LossTerms{1, 0, vocab_size}, LossTerms{0, 0, vocab_size, 0.7}, LossTerms{0.2, 0.01, vocab_size, 0.3}})
     for (const bool in_place : {false, true}) {
       const std::vector<Index> parts{601, 1, 599};  // some shards end within a 16-byte vector, and some only with their padding
       const Result more = plain(values_of(logits), labels, terms), split = sharded<T>(bench, logits, labels, parts, 7, in_place, terms);
@@ -162,8 +166,12 @@ TEST(cross_entropy, gradient_includes_slope_of_soft_cap) {
 TEST(cross_entropy, gradient_equals_finite_differences) {
   Workbench bench;
   const Index rows = 3, few = 11;
-  for (const auto& [terms, cap] :
-       {std::pair{LossTerms{}, 0.0}, {LossTerms{0.2, 0.1, few}, 0.0}, {LossTerms{}, 1.5}, {LossTerms{0.2, 0.1, few}, 0.7}}) {
+  for (const auto& [terms, cap] : {std::pair{LossTerms{}, 0.0},
+                                   {LossTerms{0.2, 0.1, few}, 0.0},
+                                   {LossTerms{}, 1.5},
+                                   {LossTerms{0.2, 0.1, few}, 0.7},
+                                   {LossTerms{0, 0, few, 0.6}, 0.0},
+                                   {LossTerms{0.2, 0.1, few, 0.4}, 0.9}}) {
     const auto logits = bench.normal<double>(rows, few), sums = bench.zeros<double>(terms.sums(), rows), dlogits = bench.zeros<double>(rows, few);
     const auto top = bench.zeros<double>(rows), loss = bench.zeros<double>(rows);
     const auto labels = bench.zeros<Token>(rows);
@@ -204,6 +212,26 @@ TEST(cross_entropy, extreme_logits_stay_finite) {
   EXPECT_LE(difference(got.loss, want.loss), 1e-6);
   EXPECT_LE(difference(got.dlogits, want.dlogits), 1e-6);
   EXPECT_GT(*std::max_element(got.loss.begin(), got.loss.end()), 1e4);
+}
+
+// Entropy and its gradient of four logits, from the formulas H = -sum p ln p and dH/dl_v = -p_v (ln p_v + H).
+TEST(cross_entropy, entropy_of_known_logits_has_known_values) {
+  Workbench bench;
+  const auto logits = bench.zeros<double>(1, 5), dlogits = bench.zeros<double>(1, 5), sums = bench.zeros<double>(4, 1);
+  const auto top = bench.zeros<double>(1), loss = bench.zeros<double>(1), plain_loss = bench.zeros<double>(1);
+  const auto labels = bench.zeros<Token>(1);
+  std::copy_n(std::array{0.3, 2.1, -1.2, 1.4, -std::numeric_limits<double>::infinity()}.data(), 5, logits.data());  // the last token is forbidden
+  const auto gradient = [&](const LossTerms& terms, Tensor1<double> loss) {
+    logits_top<double>(bench.dev, logits, 5, top);
+    logits_sums<double>(bench.dev, logits, 5, top, labels, 0, rows(sums, 0, terms.sums()));
+    cross_entropy<double>(bench.dev, rows(sums, 0, terms.sums()), top, labels, terms, loss);
+    cross_entropy_backward<double>(bench.dev, logits, 5, top, rows(sums, 0, terms.sums()), labels, 0, {}, terms, dlogits);
+    return values_of(dlogits);
+  };
+  const std::vector<double> plain_gradient = gradient({}, plain_loss), bonus_gradient = gradient({0, 0, 5, 1}, loss);
+  EXPECT_NEAR(plain_loss(0) - loss(0), 0.981325614677, 1e-12);
+  const std::array dH{0.131223575492, -0.265735450360, 0.061847522844, 0.072664352024, 0.0};
+  for (std::size_t v = 0; v < dH.size(); ++v) EXPECT_NEAR(plain_gradient[v] - bonus_gradient[v], dH[v], 1e-12) << v;
 }
 
 // The gradient of a softmax sums to zero over the vocabulary.

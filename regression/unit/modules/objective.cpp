@@ -135,7 +135,7 @@ TEST(objective, custom_objective_gradient_matches_finite_differences) {
 }
 
 // For objectives that score rows. The gradients of these loss terms are tested in cross_entropy.cpp.
-TEST(objective, label_smoothing_and_z_loss_affect_only_training) {
+TEST(objective, optional_loss_terms_affect_only_training) {
   const Case& c = named("T3");
   for (const auto& objective :
        {next_token(), masked_tokens({.fraction = 1, .mask_token = 1}), tag(numbered_classes(3)), classify(numbered_classes(4))}) {
@@ -151,9 +151,11 @@ TEST(objective, label_smoothing_and_z_loss_affect_only_training) {
       const double measured = rig.engine.evaluate(source, 1).first;
       return std::pair(measured, rig.engine.gradients(source, 1, 1).loss);
     };
-    const auto plain = losses({}), smooth = losses({0.2, 0}), steep = losses({0, 0.01});
+    const auto plain = losses({}), smooth = losses({0.2, 0}), steep = losses({0, 0.01}), diverse = losses({0, 0, 0, 0.1});
     EXPECT_EQ(smooth.first, plain.first);
     EXPECT_EQ(steep.first, plain.first);
+    EXPECT_EQ(diverse.first, plain.first);
+    EXPECT_LT(diverse.second, plain.second - 1e-3);
     EXPECT_GT(std::abs(smooth.second - plain.second), 1e-5);
     EXPECT_GT(steep.second, plain.second + 1e-3);
   }
