@@ -75,10 +75,12 @@ void Embedding::add_types(Pass& a, Tensor1<const Token> types, Tensor2<T> x) con
   add<T>(a.dev, flat(here), flat(x));
 }
 
-AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens, Tensor1<const Token> types) {
+AnyTensor2 Embedding::forward(Pass& a, Frame& frame, Tensor1<const Token> tokens, const NamedDeviceValues& values) {
   const Device::Purpose purpose(a.dev, "embedding: rows x hidden");
   frame.refer(input, tokens);
-  if (types.extent(0) > 0) frame.refer(input_types, types);
+  const auto* const given = values.find(token_types);
+  const Tensor1<const Token> types = given ? *given : Tensor1<const Token>();
+  if (given) frame.refer(input_types, types);
   const AnyTensor2 x = frame.put(embedded, table_.dtype(), a.stream.rows_per_part(), c_.hidden_size);
   with_type(x.dtype, [&]<class T>(std::type_identity<T>) {
     Scope scope(a.dev.scratch);

@@ -4,8 +4,8 @@
 // (model.dropout.embedding).
 #pragma once
 
-#include "kernels/ops/embedding.hpp"
 #include "modules/layers/relative_bias.hpp"
+#include "modules/pass/named_values.hpp"
 
 namespace gyr {
 
@@ -20,14 +20,16 @@ class EmbeddingNorm {
   virtual void backward(Pass&, Frame&, const AnyTensor2& dy, const AnyTensor2& dx) = 0;
 };
 
+inline const ValueName<Token> token_types{"token types"};  // (rows) type of each token (token_type_ids)
+
 class Embedding {
  public:
   Embedding(const ModelConfig&, Parameters&);
 
   // x (R,D) = table(tokens) * embedding_multiplier + positions(position) + types(type), normalised if the model has
   // that norm. Returns this rank's rows of the residual stream, a tensor of the frame. One sum over the tensor-parallel
-  // group. Without `types`, all tokens have type 0.
-  AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/, Tensor1<const Token> types = {} /*(R)*/);
+  // group. Without values of the field token_types, all tokens have type 0.
+  AnyTensor2 forward(Pass&, Frame&, Tensor1<const Token> tokens /*(R)*/, const NamedDeviceValues& = {});
   // dx: gradient of this rank's rows of the output. With dropout, dx is scaled in place.
   void backward(Pass&, Frame&, const AnyTensor2& dx);
   Parameter& table() { return table_; }

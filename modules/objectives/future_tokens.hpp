@@ -5,9 +5,13 @@
 
 #include <span>
 
-#include "modules/objectives/head.hpp"
+#include "modules/pass/named_values.hpp"
 
 namespace gyr {
+
+// Fields of MTP depth `distance`: its input tokens and its labels.
+inline ValueName<Token> mtp_tokens(Index distance) { return {fmt::format("tokens of MTP depth {}", distance)}; }
+inline ValueName<Token> mtp_labels(Index distance) { return {fmt::format("labels of MTP depth {}", distance)}; }
 
 // One value for every row of unsharded sequences.
 struct MtpTargets {

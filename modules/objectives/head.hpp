@@ -7,6 +7,7 @@
 
 #include "kernels/ops/cross_entropy.hpp"
 #include "modules/layers/norm.hpp"
+#include "modules/pass/named_values.hpp"
 
 namespace gyr {
 
@@ -32,20 +33,7 @@ struct Labels {
   Tensor1<const Token> of_rows;                  // (R) label of each row
   Tensor1<const Token> picked = {}, label = {};  // (P) row index and label of each labelled row; empty unless few rows can have one
   Tensor1<const Token> place = {};               // (R) index among the labelled rows, -1: no label; empty likewise
-  // Multi-token prediction: for each depth, the token that every row reads, and its label. Sentence-order prediction:
-  // no tokens, and the label of each row that predicts the order.
-  struct Ahead {
-    Tensor1<const Token> tokens, labels;  // (R) token that each row reads at this depth, and its label
-  };
-  std::vector<Ahead> ahead = {};
-  // Preference training (text_pairs.hpp) with P pairs of responses. With context parallelism each rank has all pairs
-  // and its own rows.
-  struct Pairs {
-    Tensor1<const Token> text_of_row;      // (R) 2 p or 2 p + 1 for a row of the chosen or rejected text of pair p; -1: none
-    Tensor1<const Token> label_of_pair;    // (P) 0, the column of the chosen text; ignored_label for an unused pair
-    Tensor1<const double> reference = {};  // (2 P) log-probability of each text under the reference model
-  };
-  Pairs pairs = {};
+  NamedDeviceValues values = {};                 // fields that the objective declares (Objective::fields)
 
   bool are_few() const { return picked.extent(0) > 0; }
 };

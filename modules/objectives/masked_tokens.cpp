@@ -6,6 +6,7 @@
 // labels.
 #include <cmath>
 
+#include "modules/layers/embedding.hpp"
 #include "modules/layers/transform.hpp"
 #include "modules/objectives/masking.hpp"
 #include "modules/objectives/sentence_order.hpp"
@@ -82,13 +83,13 @@ class MaskedTokensHead final : public FrontedHead<T, MaskedTokensFront> {
 
   void loss(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<double> sum, ObjectiveScores* scores) override {
     Base::loss(a, frame, x, labels, sum, scores);
-    if (scores && !labels.ahead.empty()) this->front().score_order(a, frame, labels.ahead[0].labels, scores->order);
+    if (const auto* const order = labels.values.find(order_labels); scores && order) this->front().score_order(a, frame, *order, scores->order);
   }
   void loss_and_gradient(Pass& a, Frame& frame, const AnyTensor2& x, const Labels& labels, Tensor1<const double> scales,
                          Tensor1<double> sums) override {
     Base::loss_and_gradient(a, frame, x, labels, rows(scales, 0, 1), rows(sums, 0, 1));
-    if (labels.ahead.empty()) return;
-    this->front().order_loss_and_gradient(a, frame, labels.ahead[0].labels, rows(scales, 1, 1), rows(sums, 1, 1));
+    if (const auto* const order = labels.values.find(order_labels))
+      this->front().order_loss_and_gradient(a, frame, *order, rows(scales, 1, 1), rows(sums, 1, 1));
   }
 };
 
@@ -104,7 +105,15 @@ class MaskedTokens final : public Objective {
     return all;
   }
   bool predicts_sentence_order() const override { return masking_.sentence_order; }
-  double ahead_weight() const override { return 1; }
+  std::vector<NamedField> fields(const ModelConfig& c, Index) const override {
+    std::vector<NamedField> all;
+    if (reads_types(c)) all.push_back(ValueField<Token>{token_types, 0, 0, 0, ValueReader::embedding});
+    if (masking_.sentence_order) all.push_back(ValueField<Token>{order_labels, ignored_label});
+    return all;
+  }
+  std::vector<LossSum> losses() const override {
+    return masking_.sentence_order ? std::vector<LossSum>{{}, {order_labels}} : std::vector<LossSum>{{}};
+  }
   void check_model(const ModelConfig& c) const override {
     require(
         !masking_.sentence_order || !c.attention.causal, Exit::config,
@@ -142,7 +151,7 @@ Labelled MaskedTokens::label(const SampleView& s) const {
   SampleView swapped = s;
   swapped.tokens = halves.tokens, swapped.learned = halves.learned, swapped.begins = halves.begins;
   Labelled l = mask_tokens(masking_, swapped);
-  l.types = std::move(halves.types), l.order = std::move(halves.order);
+  l.values[token_types] = std::move(halves.types), l.values[order_labels] = std::move(halves.order);
   return l;
 }
 

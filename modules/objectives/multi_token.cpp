@@ -3,6 +3,7 @@
 
 #include "modules/layers/embedding.hpp"
 #include "modules/layers/mtp_module.hpp"
+#include "modules/objectives/future_tokens.hpp"
 #include "modules/objectives/vocabulary_head.hpp"
 
 namespace gyr {
@@ -57,14 +58,13 @@ class MultiTokenHead final : public VocabularyHead<T> {
   // Adds the losses of all MTP depths to `sums`, and stores their gradient with respect to x in the frame.
   void mtp_loss_and_gradient(Pass& a, Frame& frame, Tensor2<T> x, const Labels& labels, Tensor1<const double> scales, Tensor1<double> sums) {
     const int depths = int(modules_.size());
-    ensure(int(labels.ahead.size()) == depths && int(scales.extent(0)) == 1 + depths, "labels of {} depths for {} MTP modules", labels.ahead.size(),
-           depths);
+    ensure(int(scales.extent(0)) == 1 + depths, "{} loss scales for {} MTP modules", scales.extent(0), depths);
     const auto dh = frame.put(gradient_ahead, x.extent(0), x.extent(1));
-    for (int k = 0; k < depths; ++k) x = modules_[k].forward(a, frame.nested(k, "depth"), *table_, labels.ahead[k].tokens, x);
+    for (int k = 0; k < depths; ++k) x = modules_[k].forward(a, frame.nested(k, "depth"), *table_, labels.values.at(mtp_tokens(1 + k)), x);
     for (int k = depths; k-- > 0;) {
       Frame& inner = frame.nested(k);
       const Tensor2<T> h = modules_[k].normed(a, inner);
-      this->score(a, h, {labels.ahead[k].labels}, rows(scales, 1 + k, 1), rows(sums, 1 + k, 1), nullptr);
+      this->score(a, h, {labels.values.at(mtp_labels(1 + k))}, rows(scales, 1 + k, 1), rows(sums, 1 + k, 1), nullptr);
       modules_[k].normed_backward(a, inner, h, k == depths - 1 ? Add::no : Add::yes, dh);
       modules_[k].backward(a, inner, *table_, dh);
       inner.release(Phase::weight_gradients);
@@ -81,12 +81,32 @@ class MultiTokenObjective final : public Objective {
  public:
   explicit MultiTokenObjective(const MultiToken& m) : m_(m) {}
   const char* name() const override { return "mtp"; }
-  Labelled label(const SampleView& s) const override { return next_token()->label(s); }
+  Labelled label(const SampleView& s) const override {
+    Labelled l = next_token()->label(s);
+    const Index length = Index(l.tokens.size());
+    for (Index k = 1; k <= m_.depths; ++k) {
+      MtpTargets ahead = future_tokens(k, length, l.tokens, l.labels, s.positions.first(s.positions.empty() ? 0 : length));
+      l.values[mtp_tokens(k)] = std::move(ahead.tokens), l.values[mtp_labels(k)] = std::move(ahead.labels);
+    }
+    return l;
+  }
+  std::vector<NamedField> fields(const ModelConfig&, Index) const override {
+    std::vector<NamedField> all;
+    for (Index k = 1; k <= m_.depths; ++k) {
+      all.push_back(ValueField<Token>{mtp_tokens(k), 0, 0, 0, ValueReader::training_head});
+      all.push_back(ValueField<Token>{mtp_labels(k), ignored_label, 0, 0, ValueReader::training_head});
+    }
+    return all;
+  }
+  std::vector<LossSum> losses() const override {
+    std::vector<LossSum> all(1);
+    for (Index k = 1; k <= m_.depths; ++k) all.push_back({mtp_labels(k), m_.weight / double(m_.depths)});
+    return all;
+  }
   bool writes_next_token() const override { return true; }
   bool repeats() const override { return true; }
   std::shared_ptr<const Objective> without_training() const override { return next_token(); }
   Index depths() const override { return m_.depths; }
-  double ahead_weight() const override { return m_.weight / double(m_.depths); }
   std::string head_layers() const override {
     std::string layers;
     for (Index k = 0; k < m_.depths; ++k) layers += m_.pattern;

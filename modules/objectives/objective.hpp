@@ -15,12 +15,11 @@
 
 namespace gyr {
 
-// One labelled sequence: input tokens; the label of each, or ignored_label; the encoder input. For sentence-order
-// prediction (sentence_order.hpp): the type of each token, and the order label at the first token of each text. For
-// preference losses: pairs of texts.
+// One labelled sequence: input tokens; the label of each, or ignored_label; the encoder input; the values of the
+// objective's fields.
 struct Labelled {
-  std::vector<Token> tokens, labels, source = {}, types = {}, order = {};
-  TextPairs pairs = {};
+  std::vector<Token> tokens, labels, source = {};
+  NamedHostValues values = {};
 
   // Tokens up to the last label, at least 1: the length of a text that ends before its sequence does.
   Index length() const {
@@ -56,6 +55,13 @@ struct SampleView {
   std::span<const Token> source = {};            // token ids of the text's encoder input; empty: the data has none
 };
 
+// Loss of an objective: a sum over the values of a field that are not ignored_label, times a scale. No name: over the
+// labels of the rows.
+struct LossSum {
+  ValueName<Token> labels = {};
+  double weight = 1;
+};
+
 class Objective {
  public:
   virtual ~Objective() = default;
@@ -83,14 +89,19 @@ class Objective {
   // True if a model trained with this objective generates text token by token: labels are the next tokens.
   virtual bool writes_next_token() const { return false; }
   // Multi-token prediction: number of tokens beyond the next one that are predicted for each row (MTP depths). Each
-  // depth has its own loss (future_tokens.hpp), whose mean is weighted by ahead_weight(). head_layers() lists the layer
-  // symbols of all MTP modules. Such a head reads the embedding matrix.
+  // depth has its own loss (future_tokens.hpp). head_layers() lists the layer symbols of all MTP modules. Such a head
+  // reads the embedding matrix.
   virtual Index depths() const { return 0; }
-  // True if sentence-order prediction is trained as well (sentence_order.hpp). Its loss is also weighted by
-  // ahead_weight().
+  // True if sentence-order prediction is trained as well (sentence_order.hpp).
   virtual bool predicts_sentence_order() const { return false; }
-  Index further_losses() const { return depths() + Index(predicts_sentence_order()); }
-  virtual double ahead_weight() const { return 0; }
+  // Values that the head or the embedding reads besides tokens and labels (named_values.hpp), for sequences of
+  // seq_length tokens. label() returns them; their names do not depend on seq_length.
+  virtual std::vector<NamedField> fields(const ModelConfig&, Index /*seq_length*/) const { return {}; }
+  // Losses that are trained together. Runs report the first one as the loss.
+  virtual std::vector<LossSum> losses() const { return {{}}; }
+  Index further_losses() const { return Index(losses().size()) - 1; }
+  // Factor on the sum of a loss in the global batch, which has this number of labels.
+  virtual double scale(const LossSum& loss, Index labels) const { return loss.weight / double(std::max<Index>(1, labels)); }
   virtual std::string head_layers() const { return {}; }
   // Objective of the same model for inference, without weights that only training needs; null: this objective.
   virtual std::shared_ptr<const Objective> without_training() const { return nullptr; }
@@ -139,7 +150,7 @@ struct ObjectiveType {
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
 
 std::shared_ptr<const Objective> preference(double beta);  // creates the objective of direct preference optimization (DPO)
-LossTerms read_loss_terms(Section& train);                 // label smoothing and z-loss, for objectives that score rows
+LossTerms read_loss_terms(Section& train);                 // label smoothing, z-loss, entropy bonus
 
 // Layer symbols of the model's pattern, followed by those of its head (MTP modules).
 std::string all_layers(const ModelConfig&);

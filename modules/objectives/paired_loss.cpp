@@ -2,16 +2,10 @@
 #include "modules/objectives/paired_loss.hpp"
 
 #include "kernels/ops/sum.hpp"
+#include "modules/objectives/text_pairs.hpp"
 #include "modules/pass/stream.hpp"
 
 namespace gyr {
-
-namespace {
-template <class S>
-Tensor2<S> column(Tensor1<S> x) {
-  return Tensor2<S>(x.data(), x.extent(0), 1);
-}
-}  // namespace
 
 template <class T>
 void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores) {
@@ -22,67 +16,67 @@ void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor
   const auto losses = a.scratch<double>("losses of rows", Index(h.extent(0))), of_rows = a.scratch<double>("sum of the row losses", Index(1));
   fill<double>(a.dev, of_rows, 0);
   this->score_all(a, h, {labels.of_rows, losses}, {}, of_rows, scores ? &scores->rows : nullptr);
-  const auto rewards = rewards_of(a, losses, labels.pairs);
-  if (scores && !a.dev.dry_run()) record_margins(a, rewards, labels.pairs, *scores);
+  const auto rewards = rewards_of(a, losses, labels.values);
+  if (scores && !a.dev.dry_run()) record_margins(a, rewards, labels.values, *scores);
   const bool trains = scale.extent(0) > 0;
-  compare(a, rewards, labels.pairs, trains, sum);
+  compare(a, rewards, labels.values, trains, sum);
   if (!trains) return;
-  this->score_all(a, h, {labels.of_rows, {}, divisors_of(a, rewards, labels.pairs)}, scale, of_rows, nullptr);
+  this->score_all(a, h, {labels.of_rows, {}, divisors_of(a, rewards, labels.values)}, scale, of_rows, nullptr);
   all.reduce();
 }
 
 template <class T>
-void PairedLoss<T>::record_margins(Pass& a, Tensor2<const double> rewards, const Labels::Pairs& pairs, ObjectiveScores& scores) {
+void PairedLoss<T>::record_margins(Pass& a, Tensor2<const double> rewards, const NamedDeviceValues& values, ObjectiveScores& scores) {
   if (a.context && a.context->rank() > 0) return;
   const auto of_texts = to_host(a.dev, flat(rewards));
-  const auto labels = to_host(a.dev, pairs.label_of_pair);
+  const auto labels = to_host(a.dev, values.at(label_of_pair));
   for (std::size_t p = 0; p < labels.size(); ++p)
     if (labels[p] != ignored_label) scores.margins.push_back(of_texts[2 * p] - of_texts[2 * p + 1]);
 }
 
 // Rewards (P,2): scale * (loss of the reference model - loss) for each text.
 template <class T>
-Tensor2<double> PairedLoss<T>::rewards_of(Pass& a, Tensor1<const double> losses, const Labels::Pairs& pairs) {
-  const Index count = pairs.label_of_pair.extent(0);
+Tensor2<double> PairedLoss<T>::rewards_of(Pass& a, Tensor1<const double> losses, const NamedDeviceValues& values) {
+  const Index count = values.at(label_of_pair).extent(0);
   const auto rewards = a.scratch<double>("rewards of texts", count, Index(2));
   Scope scope(a.dev.scratch);
   const Device::Purpose purpose(a.dev, "losses of texts");
   const auto scales = a.scratch<double>("scale", Index(2));
   fill<double>(a.dev, scales, -scale_);
   fill<double>(a.dev, flat(rewards), 0);
-  embedding_backward<double>(a.dev, pairs.text_of_row, column(losses), 0, 1, -1, column(flat(rewards)));
+  embedding_backward<double>(a.dev, values.at(text_of_row), column(losses), 0, 1, -1, column(flat(rewards)));
   if (a.context) a.context->all_reduce(a.dev, flat(rewards));
-  add<double>(a.dev, pairs.reference, flat(rewards));
+  add<double>(a.dev, values.at(reference_of_text), flat(rewards));
   bias_scale<double>(a.dev, {}, scales, rewards);
   return rewards;
 }
 
 // Adds the losses of the pairs to `sum`. With `gradient`, replaces the rewards by their gradients.
 template <class T>
-void PairedLoss<T>::compare(Pass& a, Tensor2<double> rewards, const Labels::Pairs& pairs, bool gradient, Tensor1<double> sum) {
+void PairedLoss<T>::compare(Pass& a, Tensor2<double> rewards, const NamedDeviceValues& values, bool gradient, Tensor1<double> sum) {
   const Index count = rewards.extent(0);
   Scope scope(a.dev.scratch);
   const auto top = a.scratch<double>("larger reward", count), losses = a.scratch<double>("losses of pairs", count);
   const auto sums = a.scratch<double>("sums of pairs", LossTerms().sums(), count);
   logits_top<double>(a.dev, rewards, 2, top);
-  logits_sums<double>(a.dev, rewards, 2, top, pairs.label_of_pair, 0, sums);
-  cross_entropy<double>(a.dev, sums, top, pairs.label_of_pair, {}, losses);
+  logits_sums<double>(a.dev, rewards, 2, top, values.at(label_of_pair), 0, sums);
+  cross_entropy<double>(a.dev, sums, top, values.at(label_of_pair), {}, losses);
   if (!a.context || a.context->rank() == 0) add_in_order(a.dev, losses, sum);
-  if (gradient) cross_entropy_backward<double>(a.dev, rewards, 2, top, sums, pairs.label_of_pair, 0, {}, {}, rewards);
+  if (gradient) cross_entropy_backward<double>(a.dev, rewards, 2, top, sums, values.at(label_of_pair), 0, {}, {}, rewards);
 }
 
 // Divisor for the gradient of each row's loss: 1 / (-scale * gradient of the reward of its text); 0 for a row of no
 // text.
 template <class T>
-auto PairedLoss<T>::divisors_of(Pass& a, Tensor2<const double> gradient, const Labels::Pairs& pairs) -> Tensor1<A> {
-  const Index rows = pairs.text_of_row.extent(0), texts = 2 * Index(gradient.extent(0));
+auto PairedLoss<T>::divisors_of(Pass& a, Tensor2<const double> gradient, const NamedDeviceValues& values) -> Tensor1<A> {
+  const Index rows = values.at(text_of_row).extent(0), texts = 2 * Index(gradient.extent(0));
   const auto divisors = a.scratch<A>("divisors of rows", rows);
   Scope scope(a.dev.scratch);
   const auto numerators = a.scratch<double>("numerators", texts), of_texts = a.scratch<double>("divisors of texts", texts),
              of_rows = a.scratch<double>("divisors of rows, wide", rows);
   fill<double>(a.dev, numerators, -1 / scale_);
   divide_rows<double>(a.dev, column(numerators), flat(gradient), column(of_texts));
-  embedding<double>(a.dev, pairs.text_of_row, column(of_texts), 0, 1, column(of_rows));
+  embedding<double>(a.dev, values.at(text_of_row), column(of_texts), 0, 1, column(of_rows));
   convert<double, A>(a.dev, column(of_rows), column(divisors));
   return divisors;
 }

@@ -24,10 +24,10 @@ class PairedLoss : public VocabularyHead<T> {
   void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores);
 
  private:
-  void record_margins(Pass&, Tensor2<const double> rewards, const Labels::Pairs&, ObjectiveScores&);
-  Tensor2<double> rewards_of(Pass&, Tensor1<const double> losses, const Labels::Pairs&);
-  void compare(Pass&, Tensor2<double> rewards, const Labels::Pairs&, bool gradient, Tensor1<double> sum);
-  Tensor1<A> divisors_of(Pass&, Tensor2<const double> gradient, const Labels::Pairs&);
+  void record_margins(Pass&, Tensor2<const double> rewards, const NamedDeviceValues&, ObjectiveScores&);
+  Tensor2<double> rewards_of(Pass&, Tensor1<const double> losses, const NamedDeviceValues&);
+  void compare(Pass&, Tensor2<double> rewards, const NamedDeviceValues&, bool gradient, Tensor1<double> sum);
+  Tensor1<A> divisors_of(Pass&, Tensor2<const double> gradient, const NamedDeviceValues&);
 
   double scale_;
 };

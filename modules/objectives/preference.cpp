@@ -20,36 +20,36 @@ class Preference final : public Objective {
   double beta() const { return beta_; }
 
   Labelled label(const SampleView& s) const override {
-    const Index length = Index(s.tokens.size()) - 1;
     Labelled l{{s.tokens.begin(), s.tokens.end() - 1}, next_tokens(s.tokens, s.learned)};
-    l.pairs.text_of_row.assign(length, -1);
+    l.values[text_of_row].assign(l.tokens.size(), -1);
     for (std::size_t i = 0; i + 1 < s.texts.size(); ++i)
       if (is_pair(s, i)) add(s.texts[i], s.texts[i + 1], l);
-    l.pairs.label_of_pair.resize(most_pairs(length), ignored_label), l.pairs.reference.resize(2 * most_pairs(length), 0);
     return l;
   }
   std::vector<Figure> figures(const ObjectiveScores& scores) const override { return preferred(scores.margins); }
   bool predicts() const override { return true; }
   std::vector<Record> predict(const SampleView& s, const Labelled& l, std::span<const RowScore> scores) const override {
-    std::vector<double> log_probs(l.pairs.reference.size(), 0);
+    NamedHostValues values = l.values;
+    std::vector<double>&references = values[reference_of_text], log_probs(references.size(), 0);
     for (std::size_t r = 0; r < l.labels.size(); ++r)
-      if (const Token text = l.pairs.text_of_row[r]; text >= 0) log_probs[text] -= scores[r].loss;
+      if (const Token text = values[text_of_row][r]; text >= 0) log_probs[text] -= scores[r].loss;
     std::vector<Record> records;
-    for (std::size_t i = 0; i + 1 < s.texts.size(); ++i) {
-      const Token text = is_pair(s, i) ? text_of(s.texts[i], l) : -1;
-      if (text < 0) continue;
-      const double margin = beta_ * (log_probs[text] - l.pairs.reference[text] - (log_probs[text + 1] - l.pairs.reference[text + 1]));
-      records.push_back({{"pair", Index(s.texts[i].number / 2)},
-                         {"chosen", log_probs[text]},
-                         {"rejected", log_probs[text + 1]},
-                         {"margin", margin},
-                         {"accuracy", double(margin > 0)},
-                         {"preference_loss", std::max(-margin, 0.0) + std::log1p(std::exp(-std::abs(margin)))}});
-    }
+    for (std::size_t i = 0; i + 1 < s.texts.size(); ++i)
+      if (const Token text = is_pair(s, i) ? text_of(s.texts[i], l) : -1; text >= 0) {
+        const double margin = beta_ * (log_probs[text] - references[text] - (log_probs[text + 1] - references[text + 1]));
+        records.push_back({{"pair", Index(s.texts[i].number / 2)},
+                           {"chosen", log_probs[text]},
+                           {"rejected", log_probs[text + 1]},
+                           {"margin", margin},
+                           {"accuracy", double(margin > 0)},
+                           {"preference_loss", std::max(-margin, 0.0) + std::log1p(std::exp(-std::abs(margin)))}});
+      }
     return records;
   }
   std::vector<std::string> metrics() const override { return {"preference_loss", "accuracy", "margin"}; }
   Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }  // a pair has 4 tokens or more
+  std::vector<NamedField> fields(const ModelConfig&, Index seq_length) const override { return pair_fields(most_pairs(seq_length)); }
+  std::vector<LossSum> losses() const override { return {{label_of_pair}}; }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);
     output.pair_scale = beta_, output.terms = {};
@@ -63,7 +63,7 @@ class Preference final : public Objective {
   // Text index of the rows of a text; -1 if no row has a target.
   static Token text_of(const TextSpan& text, const Labelled& l) {
     Token number = -1;
-    for (Index t = text.first; t + 1 < text.first + text.count; ++t) number = std::max(number, l.pairs.text_of_row[t]);
+    for (Index t = text.first; t + 1 < text.first + text.count; ++t) number = std::max(number, l.values.at(text_of_row)[t]);
     return number;
   }
 
@@ -71,13 +71,13 @@ class Preference final : public Objective {
   static void add(const TextSpan& chosen, const TextSpan& rejected, Labelled& l) {
     const auto mark = [&](const TextSpan& text, Token number) {
       for (Index t = text.first; t + 1 < text.first + text.count; ++t)
-        if (l.labels[t] != ignored_label) l.pairs.text_of_row[t] = number;
+        if (l.labels[t] != ignored_label) l.values[text_of_row][t] = number;
     };
-    const Token number = Token(2 * l.pairs.capacity());
+    const Token number = Token(l.values[reference_of_text].size());
     mark(chosen, number), mark(rejected, number + 1);
     if (text_of(chosen, l) < 0 || text_of(rejected, l) < 0) return mark(chosen, -1), mark(rejected, -1);
-    l.pairs.label_of_pair.push_back(0);
-    l.pairs.reference.insert(l.pairs.reference.end(), {chosen.reference, rejected.reference});
+    l.values[label_of_pair].push_back(0);
+    for (const TextSpan& text : {chosen, rejected}) l.values[reference_of_text].push_back(text.reference);
   }
 
   double beta_;

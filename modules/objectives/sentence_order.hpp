@@ -8,7 +8,8 @@
 
 namespace gyr {
 
-inline constexpr Token in_order = 0, swapped = 1;  // class ids of sentence-order prediction, as in Hugging Face
+inline const ValueName<Token> order_labels{"labels of sentence order"};  // (rows) order of a text at its first token; ignored_label elsewhere
+inline constexpr Token in_order = 0, swapped = 1;                        // class ids of sentence-order prediction, as in Hugging Face
 
 // A sample after swapping the halves of some of its texts.
 struct OrderedHalves {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "kernels/ops/cross_entropy.hpp"
+#include "modules/pass/named_values.hpp"
 
 namespace gyr {
 
@@ -17,21 +17,14 @@ struct TextSpan {
   double reference = 0;
 };
 
-// Pairs of one or more sequences, each of which has capacity for the same number of pairs.
-struct TextPairs {
-  // per row: 2 p for the chosen text of pair p, 2 p + 1 for the rejected one; -1: the row predicts no token of either
-  std::vector<Token> text_of_row;
-  std::vector<Token> label_of_pair;    // 0, the column of the chosen text; ignored_label for an unused pair
-  std::vector<double> reference = {};  // log-probability under the reference model, two per pair: chosen, rejected
-
-  Index capacity() const { return Index(label_of_pair.size()); }
-  // Appends the pairs of another sequence.
-  void append(const TextPairs& next) {
-    const Token texts = Token(2 * capacity());
-    for (const Token text : next.text_of_row) text_of_row.push_back(text < 0 ? text : texts + text);
-    label_of_pair.insert(label_of_pair.end(), next.label_of_pair.begin(), next.label_of_pair.end());
-    reference.insert(reference.end(), next.reference.begin(), next.reference.end());
-  }
-};
+// Fields of a sequence with room for P pairs.
+// (rows) 2 p for a row of the chosen text of pair p, 2 p + 1 for one of the rejected text; -1: the row predicts no token of either
+inline const ValueName<Token> text_of_row{"text index of rows"};
+inline const ValueName<Token> label_of_pair{"labels of pairs"};  // (P) 0, the column of the chosen text; ignored_label for an unused pair
+inline const ValueName<double> reference_of_text{"reference log-probabilities of texts"};  // (2 P) chosen and rejected text of each pair
+inline std::vector<NamedField> pair_fields(Index P) {
+  return {ValueField<Token>{text_of_row, -1, 0, 2 * P}, ValueField<Token>{label_of_pair, ignored_label, P},
+          ValueField<double>{reference_of_text, 0, 2 * P}};
+}
 
 }  // namespace gyr

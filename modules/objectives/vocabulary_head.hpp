@@ -46,6 +46,12 @@ struct Output {
 Output output_of_tokens(const ModelConfig&, Parameter* table);
 inline const Output output_of_order{.name = "sentence_order", .columns = 2, .bias = true};  // output of sentence-order prediction
 
+// One value per row as a matrix of one column.
+template <class S>
+Tensor2<S> column(Tensor1<S> x) {
+  return Tensor2<S>(x.data(), x.extent(0), 1);
+}
+
 // Output matrix of a head: logits, losses and gradients of rows.
 template <class T>
 class VocabularyHead : public Head {

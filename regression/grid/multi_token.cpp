@@ -40,7 +40,7 @@ EngineConfig config_of(bool tied, int micros) {
 MicroBatch batch(Index number, Index vocab_size) {
   MicroBatch m = packed(micro_batch(number, 1, seq_length, vocab_size), {5, 9, 2, seq_length}, number);
   for (Index r = number; r < seq_length; r += 4) m.labels[r] = ignored_label;
-  return m;
+  return with_future_tokens(m, 2);
 }
 
 StepOutcome step_on(Grid& grid, bool tied) {

@@ -3,7 +3,9 @@
 // packed documents, token types and few labels, for all ways of sharding tokens.
 #include <gtest/gtest.h>
 
+#include "modules/layers/embedding.hpp"
 #include "modules/objectives/masking.hpp"
+#include "modules/objectives/sentence_order.hpp"
 #include "regression/support/cases.hpp"
 #include "regression/support/grids.hpp"
 #include "regression/support/testing.hpp"
@@ -50,11 +52,12 @@ EngineConfig config_of(NormPlacement placement, bool tied, int micros) {
 
 MicroBatch batch(Index number, Index vocab_size) {
   MicroBatch m = packed(micro_batch(number, 1, seq_length, vocab_size), {5, 9, 2, seq_length}, number);
-  m.types.assign(seq_length, 0), m.order.assign(seq_length, ignored_label);
+  std::vector<Token>&types = m.values[token_types], &order = m.values[order_labels];
+  types.assign(seq_length, 0), order.assign(seq_length, ignored_label);
   for (Index r = 0; r < seq_length; ++r) {
     if ((r + number) % 3 != 0) m.labels[r] = ignored_label;
-    if (m.positions[r] == 0) m.order[r] = Token((number + r) % 2);
-    m.types[r] = Token((r + number) % 7 > 3);
+    if (m.positions[r] == 0) order[r] = Token((number + r) % 2);
+    types[r] = Token((r + number) % 7 > 3);
   }
   return m;
 }
@@ -92,7 +95,7 @@ constexpr Index few_tokens = 5;
 MicroBatch validated_batch(Index number) {
   MicroBatch m = batch(number, few_tokens);
   if (number % 3 == 1) std::fill(m.labels.begin(), m.labels.end(), ignored_label);
-  if (number % 4 == 2) std::fill(m.order.begin(), m.order.end(), ignored_label);
+  if (number % 4 == 2) std::ranges::fill(m.values[order_labels], ignored_label);
   return m;
 }
 
@@ -115,7 +118,7 @@ Validation by_hand() {
     });
     const Scores scores = rig.engine.scores([&](int) { return m; }, 1);
     for (Index r = 0; r < seq_length; ++r) {
-      if (const Token order = m.order[r]; order != ignored_label) ++scored, right += scores.at(0).order.at(r).loss < std::log(2.0);
+      if (const Token order = m.values.at(order_labels)[r]; order != ignored_label) ++scored, right += scores.at(0).order.at(r).loss < std::log(2.0);
       if (m.labels[r] == ignored_label) continue;
       const auto row = logits.begin() + r * few_tokens;
       ++labels, hits += std::max_element(row, row + few_tokens) - row == m.labels[r], loss += scores.at(0).rows.at(r).loss;

@@ -6,6 +6,8 @@
 #include <memory>
 #include <thread>
 
+#include "modules/objectives/future_tokens.hpp"
+
 namespace gyr::testing {
 
 namespace {
@@ -176,6 +178,14 @@ MicroBatch packed(MicroBatch m, const Lengths& lengths, Index first) {
   m.positions = positions_of(lengths, m.batch, m.seq_length, first);
   for (Index r = 1; r <= m.batch * m.seq_length; ++r)
     if (r == m.batch * m.seq_length || m.positions[r] == 0) m.labels[r - 1] = ignored_label;
+  return m;
+}
+
+MicroBatch with_future_tokens(MicroBatch m, Index depths) {
+  for (Index k = 1; k <= depths; ++k) {
+    MtpTargets ahead = future_tokens(k, m.seq_length, m.tokens, m.labels, m.positions);
+    m.values[mtp_tokens(k)] = std::move(ahead.tokens), m.values[mtp_labels(k)] = std::move(ahead.labels);
+  }
   return m;
 }
 

@@ -59,6 +59,8 @@ MicroBatch micro_batch(Index first, Index batch, Index seq_length, Index vocab_s
 // Turns the batch into packed documents of these lengths, rotated from sequence to sequence (positions_of). `first` is
 // the number of the batch's first sequence. The last token of each document has no label.
 MicroBatch packed(MicroBatch, const Lengths&, Index first = 0);
+// Adds the inputs and labels of this number of MTP depths.
+MicroBatch with_future_tokens(MicroBatch, Index depths);
 // Splits packed sequences into one micro-batch per document.
 std::vector<MicroBatch> split_documents(const MicroBatch&);
 

@@ -6,8 +6,10 @@
 #include <array>
 #include <numeric>
 
+#include "modules/layers/embedding.hpp"
 #include "modules/objectives/classes.hpp"
 #include "modules/objectives/masking.hpp"
+#include "modules/objectives/sentence_order.hpp"
 #include "modules/objectives/seq2seq.hpp"
 #include "regression/support/cases.hpp"
 #include "regression/support/closed_form.hpp"
@@ -308,6 +310,7 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks, int context) {
     d.beta = pairs.real(0.05, 2), d.packed = true;
     d.ahead.depths = 0, d.terms = {};
   }
+  if (Dice bonus(seed, fmt::format("entropy bonus {}", number)); d.beta == 0 && bonus.chance(0.25)) d.terms.entropy = bonus.real(0.01, 0.5);
   Dice halves(seed, fmt::format("order of halves {}", number));
   d.ordered = d.masked && !d.model.attention.causal && halves.chance(0.6);
   if (d.ordered && halves.chance(0.5)) d.model.type_vocab_size = halves.between(2, 3);
@@ -360,8 +363,8 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
 
 namespace {
 // Pairs successive documents of each sequence, with the labels of the batch, for the preference objective.
-TextPairs pairs_of(const MicroBatch& m, const Objective& objective) {
-  TextPairs all;
+NamedHostValues pairs_of(const MicroBatch& m, const ModelConfig& model) {
+  NamedHostValues all;
   for (Index b = 0; b < m.batch; ++b) {
     const auto part = [&](const auto& rows) { return std::vector(rows.begin() + b * m.seq_length, rows.begin() + (b + 1) * m.seq_length); };
     std::vector<Token> tokens = part(m.tokens);
@@ -375,7 +378,9 @@ TextPairs pairs_of(const MicroBatch& m, const Objective& objective) {
     }
     ++texts.back().count;  // the target token after the last token that is read
     tokens.push_back(0);
-    all.append(objective.label({tokens, learned, {}, b, m.batch, positions, {}, 0, texts}).pairs);
+    const Objective& objective = *model.objective;
+    const Labelled labelled = objective.label({tokens, learned, {}, b, m.batch, positions, {}, 0, texts});
+    append_values(objective.fields(model, m.seq_length), labelled.values, m.seq_length, all);
   }
   return all;
 }
@@ -384,8 +389,8 @@ TextPairs pairs_of(const MicroBatch& m, const Objective& objective) {
 void label_halves(MicroBatch& m, Dice& dice) {
   for (Index r = 0; r < Index(m.tokens.size()); ++r) {
     const bool begins = m.positions.empty() ? r % m.seq_length == 0 : m.positions[r] == 0;
-    m.order.push_back(begins && dice.chance(0.7) ? Token(dice.between(0, 1)) : ignored_label);
-    m.types.push_back(Token(dice.between(0, 1)));
+    m.values[order_labels].push_back(begins && dice.chance(0.7) ? Token(dice.between(0, 1)) : ignored_label);
+    m.values[token_types].push_back(Token(dice.between(0, 1)));
   }
 }
 }  // namespace
@@ -419,9 +424,9 @@ MicroBatch Draw::batch(Index i) const {
       m.positions[r] = std::int32_t(r < 2 ? r : r - 2);
       if (r < 3) m.labels[r] = r == 1 ? ignored_label : m.tokens[r];
     }
-  if (beta > 0) m.pairs = pairs_of(m, *objective());
+  if (beta > 0) m.values = pairs_of(m, full_model());
   if (ordered) label_halves(m, dice);
-  return m;
+  return with_future_tokens(std::move(m), objective()->depths());
 }
 
 std::string Draw::layout_text() const {
@@ -451,6 +456,7 @@ std::string Draw::text() const {
   for (const auto& [symbol, of_type] : recompute.by_type) s += fmt::format(", {} recomputing {}", symbol, policy(of_type));
   if (offload.on) s += fmt::format(", offloading with alpha {}", offload.alpha);
   if (terms.smoothing > 0) s += fmt::format(", smoothed {:.3} z {:.3}", terms.smoothing, terms.z);
+  if (terms.entropy > 0) s += fmt::format(", entropy bonus {:.3}", terms.entropy);
   if (ahead.depths > 0) s += fmt::format(", MTP depth {} with layers {} weight {:.3}", ahead.depths, ahead.pattern, ahead.weight);
   if (beta > 0) s += fmt::format(" pairs with beta {:.3}", beta);
   if (masked) s += fmt::format(" {} masked tokens{}{}", masked_fraction, head_bias ? "" : " head without bias", ordered ? " and sentence order" : "");

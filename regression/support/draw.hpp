@@ -33,7 +33,7 @@ struct Draw {
   Shard shard = Shard::none;
   RecomputeConfig recompute;
   OffloadConfig offload;
-  LossTerms terms;                // label smoothing and z loss
+  LossTerms terms;                // label smoothing, z loss and entropy bonus
   MultiToken ahead = {0, "", 1};  // multi-token prediction (MTP), if depths > 0
   double beta = 0;                // preference objective (DPO) on pairs of documents, if above 0
   bool masked = false;            // masked language modelling

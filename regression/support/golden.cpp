@@ -6,7 +6,11 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "modules/layers/embedding.hpp"
+#include "modules/objectives/future_tokens.hpp"
 #include "modules/objectives/masking.hpp"
+#include "modules/objectives/sentence_order.hpp"
+#include "regression/support/cases.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/model_folder.hpp"
@@ -96,18 +100,19 @@ void read_batch(const Expected& expected, Golden& g) {
   const bool has_halves = expected.has("token_type_ids");
   const auto types = has_halves ? expected.tokens("token_type_ids") : std::vector<Token>();
   const auto order = has_halves ? expected.tokens("next_sentence_label") : std::vector<Token>();
-  if (has_halves) g.batch.types.assign(tokens.size(), 0), g.batch.order.assign(tokens.size(), ignored_label);
+  NamedHostValues& values = g.batch.values;
+  if (has_halves) values[token_types].assign(tokens.size(), 0), values[order_labels].assign(tokens.size(), ignored_label);
   const bool both_ways = !g.model.attention.causal;
   const bool of_texts = expected.shape("labels").size() == 1;
   const Index next = both_ways ? 0 : 1;
   if (both_ways && expected.has("attention_mask")) g.batch.positions.assign(tokens.size(), 0);
   for (Index b = 0; b < batch; ++b) {
     Index to = b * seq_length;
-    if (!g.batch.order.empty()) g.batch.order[to] = order[b];
+    if (has_halves) values[order_labels][to] = order[b];
     for (Index from = b * seq_length; from < (b + 1) * seq_length; ++from) {
       if (mask[from] == 0) continue;
       g.batch.tokens[to] = tokens[from];
-      if (!g.batch.types.empty()) g.batch.types[to] = types[from];
+      if (has_halves) values[token_types][to] = types[from];
       if (of_texts && to == b * seq_length) g.batch.labels[to] = labels[b];
       else if (!of_texts && from + next < (b + 1) * seq_length && mask[from + next] != 0) g.batch.labels[to] = labels[from + next];
       if (!g.batch.positions.empty()) g.batch.positions[to] = std::int32_t(to - b * seq_length);
@@ -116,6 +121,7 @@ void read_batch(const Expected& expected, Golden& g) {
     }
     if (expected.has("attention_mask")) g.batch.lengths.push_back(to - b * seq_length);
   }
+  g.batch = with_future_tokens(std::move(g.batch), g.model.objective->depths());
 }
 
 // Encoder-decoder batch: the decoder input is the labels shifted by one. A label of -100 is read as the decoder start
@@ -195,7 +201,11 @@ MicroBatch one_sequence(const MicroBatch& all, Index b) {
   };
   const Index length = all.seq_length;
   MicroBatch one{1, length, part(all.tokens, length), part(all.labels, length), part(all.positions, length)};
-  one.types = part(all.types, length), one.order = part(all.order, length);
+  for (const auto& name : {token_types, order_labels})
+    if (const auto* const values = all.values.find(name)) one.values[name] = part(*values, length);
+  Index depths = 0;
+  while (all.values.find(mtp_labels(1 + depths))) ++depths;
+  one = with_future_tokens(std::move(one), depths);
   one.source = part(all.source, all.source_length), one.source_length = all.source_length;
   if (!all.source_lengths.empty()) one.source_lengths = {all.source_lengths[b]};
   if (!all.lengths.empty()) one.lengths = {all.lengths[b]};

@@ -15,8 +15,7 @@ struct Passage {
   std::vector<Token> labels;                 // labels[i] is the target after tokens[i]; ignored_label if it is not scored
   std::vector<std::int32_t> positions = {};  // position of each token in its document if several documents are packed; empty: one document
   std::vector<Token> source = {};            // input of the encoder, at most source_length tokens
-  std::vector<Token> types = {};             // token type ids, if the model distinguishes halves of a text; empty: all have the first type
-  std::vector<Token> order = {};             // labels of sentence order, aligned with `labels`; empty: none
+  NamedHostValues values = {};               // fields of the model's objective; without values for a field, it has that of padding
 };
 
 // Passages by index, made on demand. `lengths` are their lengths in tokens.

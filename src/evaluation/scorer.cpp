@@ -24,7 +24,7 @@ std::vector<std::int32_t> positions_with_padding(const Passage& p, bool causal, 
   return positions;
 }
 
-MicroBatch padded(const Passages& passages, const Batch& batch, bool causal) {
+MicroBatch padded(const Passages& passages, const Batch& batch, const ModelConfig& model) {
   MicroBatch m{Index(batch.members.size()), batch.seq_length, {}, {}, {}};
   m.source_length = passages.source_length;
   for (const Index i : batch.members) {
@@ -33,14 +33,11 @@ MicroBatch padded(const Passages& passages, const Batch& batch, bool causal) {
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
     append_source(p.source, m);
     m.lengths.push_back(Index(p.tokens.size()));
-    const auto positions = positions_with_padding(p, causal || batch.members.size() == 1, batch.seq_length);
+    const auto positions = positions_with_padding(p, model.attention.causal || batch.members.size() == 1, batch.seq_length);
     m.positions.insert(m.positions.end(), positions.begin(), positions.end());
     m.tokens.resize(m.labels.size() + batch.seq_length - p.tokens.size(), 0);
     m.labels.resize(m.tokens.size(), ignored_label);
-    m.types.insert(m.types.end(), p.types.begin(), p.types.end());
-    if (!m.types.empty()) m.types.resize(m.tokens.size(), 0);
-    m.order.insert(m.order.end(), p.order.begin(), p.order.end());
-    if (!m.order.empty()) m.order.resize(m.tokens.size(), ignored_label);
+    append_values(model.objective->fields(model, batch.seq_length), p.values, batch.seq_length, m.values);
   }
   return m;
 }
@@ -74,7 +71,7 @@ using RowScores = std::map<Index, std::vector<RowScore>>;
 void score(Engine& engine, const Passages& passages, const std::vector<const Batch*>& batches, std::vector<PassageScore>& scores,
            const Counted& counted, RowScores& rows) {
   std::vector<MicroBatch> micros;
-  for (const Batch* batch : batches) micros.push_back(padded(passages, *batch, engine.config().model.attention.causal));
+  for (const Batch* batch : batches) micros.push_back(padded(passages, *batch, engine.config().model));
   const auto each = engine.scores([&](int i) { return micros[i]; }, int(micros.size()));
   if (engine.grid().tensor().rank() != 0) return;
   for (std::size_t i = 0; i < micros.size(); ++i) {

@@ -37,7 +37,8 @@ class TokenFileEvaluation : public Evaluation {
       Labelled l = labelled(s, i);
       l.tokens.resize(std::size_t(passages_.lengths[i])), l.labels.resize(std::size_t(passages_.lengths[i]));
       if (!s.positions.empty()) s.positions.pop_back();
-      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.types), std::move(l.order)};
+      if (model_.objective->predicts()) l.values = {};  // predictions are made from the scores of the rows
+      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.values)};
     };
     if (!model.objective->predicts()) return;
     passages_.on_scores = [this](Index i, std::span<const RowScore> rows) {

@@ -38,10 +38,14 @@ MicroBatch batch_of(const EngineConfig& config, Index first = 0) {
   return micro_batch(first, config.micro_batch_size, config.seq_length, config.model.vocab_size);
 }
 
+StepResult step_on(Engine& engine, const MicroBatch& batch) {
+  return engine.gradients([&](int) { return with_future_tokens(batch, engine.model().objective->depths()); }, 1, 1);
+}
+
 double total_loss(Engine& engine, const MicroBatch& batch) {
-  const StepResult r = engine.gradients([&](int) { return batch; }, 1, 1);
+  const StepResult r = step_on(engine, batch);
   double sum = r.loss;
-  for (const auto& loss : r.ahead_losses) sum += engine.model().objective->ahead_weight() * loss.value_or(0);
+  for (std::size_t k = 0; k < r.ahead_losses.size(); ++k) sum += engine.model().objective->losses().at(k + 1).weight * r.ahead_losses[k].value_or(0);
   return sum;
 }
 
@@ -110,14 +114,14 @@ TEST(multi_token, packed_documents_match_separate_documents) {
     const EngineConfig config = config_of(kind, 1);
     Rig<double> joint(config, single_rank_grid(config.model.layers()));
     const MicroBatch all = packed(batch_of(config), {5, 1, 2, seq_length});
-    const StepResult full = joint.engine.gradients([&](int) { return all; }, 1, 1);
+    const StepResult full = step_on(joint.engine, all);
     std::vector<double> sums(full.ahead_losses.size(), 0.0), counts = sums;
     for (const MicroBatch& document : split_documents(all)) {
       EngineConfig one = config;
       one.seq_length = document.seq_length;
       if (std::all_of(document.labels.begin(), document.labels.end(), [](Token label) { return label == ignored_label; })) continue;
       Rig<double> rig(one, single_rank_grid(config.model.layers()));
-      const StepResult part = rig.engine.gradients([&](int) { return document; }, 1, 1);
+      const StepResult part = step_on(rig.engine, document);
       for (std::size_t k = 0; k < sums.size(); ++k) {
         const double labels = std::max<double>(0, double(document.seq_length) - 1 - double(k + 1));
         EXPECT_EQ(part.ahead_losses[k].has_value(), labels > 0);
@@ -141,7 +145,7 @@ TEST(multi_token, mtp_depth_without_labels_adds_no_gradient) {
     EngineConfig config = config_of("T1", "*-", m);
     config.seq_length = 3;
     Rig<double> rig(config, single_rank_grid(2));
-    const StepResult r = rig.engine.gradients([&](int) { return batch_of(config); }, 1, 1);
+    const StepResult r = step_on(rig.engine, batch_of(config));
     return std::pair(r, gathered_gradients(rig.engine));
   };
   const auto [short_result, shallow] = gradients(one);

@@ -35,7 +35,7 @@ struct Drawn {
     run.model = named("T2").model;
     run.model.pattern = pattern;
     run.model.objective = preference(beta);
-    for (Index first = Index(random() % 1000); std::ranges::count(batch.pairs.label_of_pair, 0) == 0; first += count) {
+    for (Index first = Index(random() % 1000); std::ranges::count(batch.values[label_of_pair], 0) == 0; first += count) {
       samples.clear();
       for (Index b = 0; b < count; ++b) samples.push_back(random_sample(run, first + b));
       batch = micro_batch_of([&](Index i) { return samples[i]; }, run.model, 0, count, run.train.seq_length);
@@ -134,11 +134,11 @@ TEST(preference, dpo_loss_starts_at_ln_2_and_falls) {
   Rig<double> rig(d.config(), single_rank_grid(d.run.model.layers()));
   set_weights(rig.engine);
   const auto source = [&](int) { return d.batch; };
-  auto& references = d.batch.pairs.reference;
+  auto& references = d.batch.values[reference_of_text];
   const auto scores = rig.engine.scores(source, 1).at(0).rows;
   std::ranges::fill(references, 0.0);
   for (std::size_t r = 0; r < scores.size(); ++r)
-    if (const Token text = d.batch.pairs.text_of_row[r]; text >= 0) references[text] -= scores[r].loss;
+    if (const Token text = d.batch.values[text_of_row][r]; text >= 0) references[text] -= scores[r].loss;
   EXPECT_NEAR(rig.engine.gradients(source, 1, 1).loss, std::log(2.0), 1e-13);
   double loss = 1;
   for (int step = 1; step <= 30; ++step) loss = rig.engine.train(source, 1, step, 1e-3).loss;
@@ -150,7 +150,7 @@ TEST(preference, a_batch_without_pairs_is_refused) {
   Drawn d(random, 1);
   Rig<double> rig(d.config(), single_rank_grid(d.run.model.layers()));
   set_weights(rig.engine);
-  std::ranges::fill(d.batch.pairs.label_of_pair, ignored_label);
+  std::ranges::fill(d.batch.values[label_of_pair], ignored_label);
   EXPECT_EQ(error_of([&] { rig.engine.gradients([&](int) { return d.batch; }, 1, 1); }).code, Exit::data);
 }
 

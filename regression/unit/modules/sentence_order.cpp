@@ -2,6 +2,7 @@
 // Sentence-order prediction on random texts: positions of tokens after swapping halves, labels, and gradients, which
 // must match finite differences of the sum of both losses.
 #include "modules/objectives/sentence_order.hpp"
+#include "modules/layers/embedding.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -123,23 +124,24 @@ TEST(sentence_order, order_depends_only_on_seed_and_sample_number) {
     return s;
   };
   ModelConfig model;
-  model.vocab_size = 32, model.objective = masked_tokens({.mask_token = 4, .sentence_order = true});
+  model.vocab_size = 32, model.type_vocab_size = 2, model.objective = masked_tokens({.mask_token = 4, .sentence_order = true});
   const MicroBatch all = micro_batch_of(source, model, 8, 16, 32);
   MicroBatch parts;
   for (Index first = 8; first < 24; first += 4) {
     const MicroBatch part = micro_batch_of(source, model, first, 4, 32);
     parts.tokens.insert(parts.tokens.end(), part.tokens.begin(), part.tokens.end());
-    parts.types.insert(parts.types.end(), part.types.begin(), part.types.end());
-    parts.order.insert(parts.order.end(), part.order.begin(), part.order.end());
+    for (const auto& name : {token_types, order_labels})
+      parts.values[name].insert(parts.values[name].end(), part.values.at(name).begin(), part.values.at(name).end());
   }
   EXPECT_EQ(parts.tokens, all.tokens);
-  EXPECT_EQ(parts.types, all.types);
-  EXPECT_EQ(parts.order, all.order);
-  EXPECT_EQ(std::count(all.order.begin(), all.order.end(), ignored_label), 16 * 31);
-  EXPECT_GT(std::count(all.order.begin(), all.order.end(), swapped), 0);
-  EXPECT_GT(std::count(all.order.begin(), all.order.end(), in_order), 0);
+  EXPECT_EQ(parts.values, all.values);
+  const std::vector<Token>& order = all.values.at(order_labels);
+  EXPECT_GT(std::ranges::count(all.values.at(token_types), 1), 0);
+  EXPECT_EQ(std::ranges::count(order, ignored_label), 16 * 31);
+  EXPECT_GT(std::ranges::count(order, swapped), 0);
+  EXPECT_GT(std::ranges::count(order, in_order), 0);
   model.objective = masked_tokens({.mask_token = 4, .seed = 77, .sentence_order = true});
-  EXPECT_NE(micro_batch_of(source, model, 8, 16, 32).order, all.order);
+  EXPECT_NE(micro_batch_of(source, model, 8, 16, 32).values.at(order_labels), order);
 }
 
 EngineConfig encoder(NormPlacement placement, Index types) {
@@ -154,11 +156,12 @@ EngineConfig encoder(NormPlacement placement, Index types) {
 }
 
 MicroBatch with_halves(MicroBatch m) {
-  m.types.assign(m.tokens.size(), 0), m.order.assign(m.tokens.size(), ignored_label);
+  std::vector<Token>&types = m.values[token_types], &order = m.values[order_labels];
+  types.assign(m.tokens.size(), 0), order.assign(m.tokens.size(), ignored_label);
   for (Index r = 0; r < Index(m.tokens.size()); ++r) {
     const bool begins = m.positions.empty() ? r % m.seq_length == 0 : m.positions[r] == 0;
-    m.types[r] = r % 5 > 2;
-    if (begins) m.order[r] = Token(r % 3 == 0);
+    types[r] = r % 5 > 2;
+    if (begins) order[r] = Token(r % 3 == 0);
     if (r % 3 != 1) m.labels[r] = ignored_label;
   }
   return m;

@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "kernels/device/upload.hpp"
-#include "modules/objectives/future_tokens.hpp"
 
 namespace gyr {
 
@@ -37,7 +36,9 @@ Index heads_of(Index heads, const Parameters& parameters) { return std::max<Inde
 Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute,
              const OffloadConfig& offload)
     : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), heads_here_(heads_of(config.attention.num_heads, parameters)),
-      stream_parts_(stream_parts), recompute_(recompute), offload_(offload) {
+      stream_parts_(stream_parts), recompute_(recompute), offload_(offload), fields_(config.objective->fields(config, 1)) {
+  const auto key_of = []<class V>(const ValueField<V>& f) { return Key<Tensor1<V>>{f.name.text.c_str()}; };
+  for (const NamedField& field : fields_) std::visit([&](const auto& f) { field_keys_.emplace_back(key_of(f)); }, field);
   const bool first = layers.first == 0, last = layers.last == config.layers();
   const auto trained = [&] { return std::any_of(parameters.all().begin(), parameters.all().end(), [](const auto& p) { return p->trained; }); };
   const auto declared = [&](auto&& declare) {
@@ -97,48 +98,23 @@ void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const 
   upload<Token>(dev, row_of, picked), upload<Token>(dev, label_of, label), upload<Token>(dev, place_of, place);
 }
 
-// Uploads the input tokens and labels of the multi-token prediction modules, for slots with a backward.
-void Chunk::upload_mtp_tokens(Device& dev, Slot& slot, const MicroBatch& batch) const {
+// Uploads the values of the fields that this chunk reads: those of this rank's rows, and those of all sequences.
+void Chunk::upload_values(Device& dev, Slot& slot, const NamedHostValues& values) const {
   const SequenceLayout& s = slot.text.sequences;
-  const Index depths = config_.objective->depths();
-  if (!last() || !slot.tape || depths == 0) return;
-  const auto put = slot.frame.put(Keys::ahead, 2 * depths, s.rows());
-  for (Index k = 0; k < depths; ++k) {
-    const auto tokens = flat(rows(put, 2 * k, 1)), labels = flat(rows(put, 2 * k + 1, 1));
-    slot.labels.ahead.push_back({tokens, labels});
-    const MtpTargets full = future_tokens(1 + k, batch.seq_length, batch.tokens, batch.labels, batch.positions);
-    upload<Token>(dev, local_rows<Token>(s, full.tokens, 0), tokens);
-    upload<Token>(dev, local_rows<Token>(s, full.labels, ignored_label), labels);
-  }
-}
-
-// Uploads the text that each of this rank's rows belongs to, and the labels of all pairs.
-void Chunk::upload_pairs(Device& dev, Slot& slot, const TextPairs& pairs) const {
-  const SequenceLayout& s = slot.text.sequences;
-  const Index capacity = s.batch * config_.objective->most_pairs(s.full_length());
-  if (!last() || capacity == 0) return;
-  const auto texts = slot.frame.put(Keys::texts, s.rows()), labels = slot.frame.put(Keys::pairs, capacity);
-  const auto references = slot.frame.put(Keys::references, 2 * capacity);
-  slot.labels.pairs = {texts, labels, references};
-  fill<double>(dev, references, 0);
-  const bool none = pairs.capacity() == 0;
-  ensure(none || pairs.capacity() == capacity, "{} pairs of texts in room for {}", pairs.capacity(), capacity);
-  upload<Token>(dev, none ? std::vector<Token>(s.rows(), -1) : local_rows<Token>(s, pairs.text_of_row, -1), texts);
-  upload<Token>(dev, none ? std::vector<Token>(capacity, ignored_label) : pairs.label_of_pair, labels);
-  upload<double>(dev, pairs.reference, references);
-}
-
-// Uploads token types and the labels of sentence-order prediction.
-void Chunk::label_halves(Device& dev, Slot& slot, const MicroBatch& batch) const {
-  const SequenceLayout& s = slot.text.sequences;
-  const auto upload_inputs = [&](const Key<Tensor1<Token>>& key, const std::vector<Token>& full, Token otherwise) {
-    const auto there = slot.frame.put(key, s.rows());
-    upload<Token>(dev, full.empty() ? std::vector<Token>(std::size_t(s.rows()), otherwise) : local_rows<Token>(s, full, otherwise), there);
-    return there;
+  const std::vector<NamedField> fields = config_.objective->fields(config_, s.full_length());
+  const auto upload_field = [&]<class V>(const ValueField<V>& field, const Key<Tensor1<V>>& key) {
+    const bool reads = field.reader == ValueReader::embedding ? first() : last() && (slot.tape || field.reader == ValueReader::head);
+    if (!reads) return;
+    const auto there = slot.frame.put(key, field.count(s.batch, s.seq_length));
+    slot.labels.values[field.name] = there;
+    const std::vector<V>* const given = values.find(field.name);
+    const Index count = field.count(s.batch, s.full_length());
+    ensure(!given || Index(given->size()) == count, "{} values '{}' instead of {}", given ? given->size() : 0, field.name.text, count);
+    if (!given) upload<V>(dev, std::vector<V>(there.extent(0), field.padding), there);
+    else upload<V>(dev, field.per_sequence > 0 ? *given : local_rows<V>(s, *given, field.padding), there);
   };
-  if (first() && reads_types(config_)) slot.text.types = upload_inputs(Keys::types, batch.types, 0);
-  if (last() && config_.objective->predicts_sentence_order())
-    slot.labels.ahead.push_back({{}, upload_inputs(Keys::order, batch.order, ignored_label)});
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    std::visit([&]<class V>(const ValueField<V>& field) { upload_field(field, std::get<Key<Tensor1<V>>>(field_keys_[i])); }, fields[i]);
 }
 
 // Tokens of the document of each row, or of its sequence with the past. Those of packed documents end where the next
@@ -238,9 +214,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways), batch.lengths};
   upload_inputs(dev, slot, text, local_rows<Token>(sequences, batch.tokens, 0));
   label(dev, slot, last() ? local_rows<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
-  upload_mtp_tokens(dev, slot, batch);
-  upload_pairs(dev, slot, batch.pairs);
-  label_halves(dev, slot, batch);
+  upload_values(dev, slot, batch.values);
   upload_full_positions(dev, slot, text);
   if (source.rows() > 0) {
     const Arriving encoded{slot.source, source_keys, true,
@@ -262,7 +236,7 @@ void Chunk::draw(Device& dev, Slot& slot, const DrawnAt& now) const {
 
 Bundle Chunk::begin(Device& dev, Slot& slot, const GivenText& text, const GivenText& source) const {
   slot.clear();
-  slot.text = {text.sequences}, slot.source = {source.sequences};
+  slot.text = {text.sequences}, slot.source = {source.sequences}, slot.labels = {};
   upload_inputs(dev, slot, {slot.text, text_keys, !config_.attention.causal}, text.tokens);
   if (source.sequences.rows() > 0) upload_inputs(dev, slot, {slot.source, source_keys, true}, source.tokens);
   return put_input(slot);
@@ -288,7 +262,7 @@ AnyTensor2 Chunk::put_stream(Slot& slot, const SequenceLayout& sequences, const 
 
 void Chunk::embed(Pass& a, Slot& slot) {
   Frame& frame = frame_of(slot, -1);
-  slot.stream.x = embedding_->forward(a, frame, slot.text.tokens, slot.text.types);
+  slot.stream.x = embedding_->forward(a, frame, slot.text.tokens, slot.labels.values);
   if (a.source) slot.stream.source = embedding_->forward(*a.source, frame_of_source(frame), slot.source.tokens);
   if (const RelativeBias* bias = embedding_->relative_bias()) slot.stream.bias = bias->forward(a, frame);
 }

@@ -34,10 +34,7 @@ struct MicroBatch {
   Index source_length = 0;
   std::vector<Token> source = {};
   std::vector<Index> source_lengths = {};
-  // Sentence-order prediction: token types, and labels of the rows that classify the order. Empty: type 0 everywhere,
-  // no labels.
-  std::vector<Token> types = {}, order = {};
-  TextPairs pairs = {};  // chosen/rejected pairs of all sequences, if the objective compares texts (DPO)
+  NamedHostValues values = {};  // fields of the objective (named_values.hpp), for all sequences
 };
 
 // This rank's tokens of a micro-batch, with their positions.
@@ -48,7 +45,6 @@ struct Text {
   std::vector<std::int32_t> positions = {}, full_positions = {};
   std::vector<std::int32_t> ahead = {}, full_ahead = {};  // number of tokens after each row in its document: for local rows; for the full sequences
   Tensor1<Token> tokens = {};
-  Tensor1<Token> types = {};  // token types of local rows; empty: type 0 everywhere
 };
 
 // A micro-batch in a chunk, with the tensors that its forward saves. The frame itself holds tensors that all layers
@@ -138,10 +134,6 @@ class Chunk {
     static constexpr Key<Tensor1<Token>> labels{"labels"};
     static constexpr Key<Tensor1<DrawnAt>> drawn_at{"step and sample of dropout"};
     static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"labels of labelled rows"}, places{"index among labelled rows"};
-    static constexpr Key<Tensor2<Token>> ahead{"tokens and labels of multi-token prediction"};
-    static constexpr Key<Tensor1<Token>> texts{"text index of rows"}, pairs{"labels of pairs"};
-    static constexpr Key<Tensor1<double>> references{"reference log-probabilities of texts"};
-    static constexpr Key<Tensor1<Token>> order{"labels of sentence order"}, types{"token types"};
     static constexpr Key<Tensor1<std::int32_t>> visible_begins{"visible source tokens before rows"}, visible_ends{"visible source tokens after rows"};
   };
   // Frame keys for the tokens of the decoder text, and of the encoder source.
@@ -192,9 +184,7 @@ class Chunk {
   void upload_inputs(Device&, Slot&, const Arriving&, std::span<const Token> tokens) const;
   void upload_source_ranges(Device&, Slot&, std::span<const Index> source_lengths) const;
   void label(Device&, Slot&, std::span<const Token> labels) const;
-  void upload_mtp_tokens(Device&, Slot&, const MicroBatch&) const;
-  void upload_pairs(Device&, Slot&, const TextPairs&) const;
-  void label_halves(Device&, Slot&, const MicroBatch&) const;
+  void upload_values(Device&, Slot&, const NamedHostValues&) const;
   // The layer that a part is; null for the embedding and the head.
   Layer* layer_of(Index part) const;
   bool in_encoder(Index layer) const { return first_layer_ + layer < layers_of_encoder(config_); }
@@ -224,6 +214,8 @@ class Chunk {
   int stream_parts_;
   RecomputeConfig recompute_;
   OffloadConfig offload_;
+  std::vector<NamedField> fields_;  // of the objective; their keys, in the same order:
+  std::vector<std::variant<Key<Tensor1<Token>>, Key<Tensor1<double>>>> field_keys_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;
