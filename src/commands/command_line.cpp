@@ -27,17 +27,23 @@ constexpr int pipe_width = 120;
 // Help whose descriptions are broken to the width of the terminal.
 class HelpText : public CLI::Formatter {
  public:
-  std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description()); }
+  std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description(), column_width_); }
+  std::string make_description(const CLI::App* command) const override { return broken(CLI::Formatter::make_description(command), 0) + "\n"; }
   std::string make_subcommand(const CLI::App* command) const override {
     std::ostringstream out;
-    CLI::detail::format_help(out, command->get_display_name(true), broken(command->get_description()), column_width_);
+    CLI::detail::format_help(out, command->get_display_name(true), broken(command->get_description(), column_width_), column_width_);
     return out.str();
   }
 
  private:
-  std::string broken(const std::string& text) const {
-    const int width = output_width(stdout, pipe_width) - int(column_width_);
-    return CLI::detail::join(broken_lines(text, std::size_t(std::max(width, 20))), "\n");
+  // The text, each of its lines broken to the width of the terminal less an indentation.
+  static std::string broken(const std::string& text, std::size_t indentation) {
+    const auto width = std::size_t(std::max(output_width(stdout, pipe_width) - int(indentation), 20));
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);)
+      for (const std::string& part : broken_lines(line, width)) lines.push_back(part);
+    return CLI::detail::join(lines, "\n");
   }
 };
 
