@@ -37,7 +37,7 @@ ranks() {
     slurm) [ -n "${SLURM_NTASKS:-}" ] || refuse 64 "SLURM_NTASKS is not set: start the job with --ntasks or --ntasks-per-node"
       echo "$SLURM_NTASKS" ;;
     pbs) wc -l < "$PBS_NODEFILE" ;;
-    none) echo $(($(cores_here) / $1)) ;;
+    none) echo $(($(cores_here) < $1 ? 1 : $(cores_here) / $1)) ;;
   esac
 }
 
@@ -141,23 +141,42 @@ again() {
   fi
 }
 
-# check_counts RANKS THREADS: exit code 64 unless both are numbers above 0 and, without a scheduler, fit the cores here.
-check_counts() {
-  local what
-  for what in "RANKS $1" "THREADS $2"; do
-    case ${what#* } in '' | *[!0-9]* | 0) refuse 64 "${what% *}=${what#* }: must be a number above 0" ;; esac
-  done
-  [ "$(scheduler)" != none ] || [ "$bind" = none ] || [ -n "${LAUNCHER:-}" ] || [ $(($1 * $2)) -le "$(cores_here)" ] ||
-    refuse 64 "$1 ranks of $2 threads need $(($1 * $2)) cores, but there are $(cores_here); lower RANKS or THREADS, or set BIND=none"
+# Variable that sets the threads of a rank, as `threads` reads it.
+threads_variable() {
+  [ -z "${THREADS:-}" ] || { echo THREADS; return; }
+  case $(scheduler) in slurm) echo SLURM_CPUS_PER_TASK ;; pbs) echo ompthreads ;; none) echo OMP_NUM_THREADS ;; esac
+}
+
+# check_count VARIABLE VALUE: exit code 64 unless the value is a number above 0.
+check_count() {
+  case $2 in '' | *[!0-9]* | 0) refuse 64 "$1=$2: must be a number above 0" ;; esac
+}
+
+# check_cores RANKS THREADS: exit code 64 unless both fit the cores here. A scheduler or a launcher counts its own.
+check_cores() {
+  local cores need
+  cores=$(cores_here) need=$(($1 * $2))
+  [ "$(scheduler)" != none ] || [ "$bind" = none ] || [ -n "${LAUNCHER:-}" ] || [ "$need" -le "$cores" ] ||
+    refuse 64 "$1 x $2 threads (ranks x $(threads_variable)) need $need cores, but there are $cores; lower RANKS or $(threads_variable), or set BIND=none"
+}
+
+# Cause of the exit codes 9 (Hydra) and 137 (srun, Open MPI): a rank received SIGKILL.
+killed_text() {
+  local look="sudo dmesg | grep -i 'killed process'"
+  [ "$(scheduler)" != slurm ] || look="sacct -j $SLURM_JOB_ID -o JobID,State,ExitCode,MaxRSS"
+  [ "$(scheduler)" != pbs ] || look="qstat -xf $PBS_JOBID"
+  echo "a rank was killed by signal 9, often because a node had no memory left: \`$look\` shows it, and \`gyrfalcon plan\` the memory of a" \
+    "rank. The same command resumes from the newest checkpoint"
 }
 
 main() {
   local count each words watch code=0
   each=${THREADS:-$(threads)}
-  check_counts 1 "$each"
+  check_count "$(threads_variable)" "$each"
   count=${RANKS:-}
   [ -n "$count" ] || count=$(ranks "$each")
-  check_counts "$count" "$each"
+  check_count RANKS "$count"
+  check_cores "$count" "$each"
   words=$(launcher "$count" "$each")
   export OMP_NUM_THREADS=$each
   # A rank is bound to its cores, and each of its threads to one of them.
@@ -179,8 +198,8 @@ main() {
   # launchers forward USR1 to every rank. After TERM and HUP the job is not requeued.
   local cancelled=''
   trap 'say "the time limit is near: saving"; kill -USR1 "$child" 2> /dev/null' USR1
-  trap 'say "SIGTERM received: saving"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' TERM
-  trap 'say "SIGHUP received: saving"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' HUP
+  trap 'say "SIGTERM received: saving (the ranks receive SIGUSR1)"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' TERM
+  trap 'say "SIGHUP received: saving (the ranks receive SIGUSR1)"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' HUP
   while kill -0 "$child" 2> /dev/null; do  # a signal interrupts wait while the child still runs
     code=0
     wait "$child" || code=$?
@@ -198,6 +217,7 @@ main() {
   fi
   rm -f "$said"
   say "gyrfalcon ended with exit code $code"
+  case $code in 9 | 137) say "$(killed_text)" ;; esac
   [ "$code" = 75 ] || return "$code"
   if [ -n "$cancelled" ]; then
     say "not queued again: submit the job again to continue the run"

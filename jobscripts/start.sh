@@ -8,8 +8,20 @@ job_variables=(GYRFALCON GYRFALCON_SITE GYRFALCON_JOBSCRIPTS LAUNCHER RANKS THRE
 
 refuse() { printf '%s: %s\n' "$(basename "$0")" "$2" >&2; exit "$1"; }  # CODE MESSAGE
 
+# note_failure STATUS LINE COMMAND: sets `missing` to the first line of a site file with a missing command or sourced file.
+note_failure() {
+  local name
+  case $1,$3 in
+    127,*) missing=${missing:-$2: $3: command not found; correct the line, or define the command before it, as in \`. /etc/profile.d/modules.sh\` for module} ;;
+    *,'. '* | *,'source '*)
+      name=$(eval "set -- ${3#* }" 2> /dev/null && echo "$1") || return 0
+      [[ $name != */* || -e $name ]] || missing=${missing:-$2: $3: the file does not exist; correct its path or remove the line} ;;
+  esac
+}
+
 # Sources the file GYRFALCON_SITE, or else site.sh of the jobscripts and then that of the user. `module` and other
-# functions of a site may fail under `set -eu`. Exit code 69 for a command that does not exist (status 127).
+# functions of a site may fail under `set -eu`. Exit code 69 for a command that does not exist (status 127), or a file that
+# the site file sources and that does not exist.
 read_site() {
   local file missing=''
   local -a files=("$here/site.sh" "${XDG_CONFIG_HOME:-${HOME:-}/.config}/gyrfalcon/site.sh")
@@ -21,19 +33,20 @@ read_site() {
     [ -f "$file" ] || continue
     bash -n "$file" || refuse 69 "$file is not valid bash (see above); correct it"
     set +eu
-    trap '[ $? != 127 ] || missing=${missing:-$LINENO: $BASH_COMMAND}' ERR
+    trap 'note_failure $? "$LINENO" "$BASH_COMMAND"' ERR
     # shellcheck disable=SC1090
     . "$file"
     trap - ERR
     set -eu
-    [ -z "$missing" ] || refuse 69 "$file:$missing: command not found; correct the line, or define the command before it, as in \`. /etc/profile.d/modules.sh\` for module"
+    [ -z "$missing" ] || refuse 69 "$file:$missing"
   done
 }
 
-# Sets `gyrfalcon` to GYRFALCON, or to the program of the installation or clone that has these jobscripts. $1: gpu if ranks
-# have devices. Exit code 69 if it is missing.
+# Sets `gyrfalcon` to GYRFALCON, or to the program of the installation or clone that has these jobscripts. $1: the value of
+# BIND, gpu if ranks have devices. Exit code 69 if it is missing.
 find_program() {
   local build=release make=make
+  case $1 in rank | gpu | none) ;; *) refuse 64 "BIND=$1: must be rank, gpu or none" ;; esac
   [ "$1" != gpu ] || { build=cuda make='make cuda'; }
   if [ -n "${GYRFALCON:-}" ]; then
     gyrfalcon=$GYRFALCON
@@ -57,14 +70,17 @@ check_deck() {
   [ -f "$1" ] || refuse 66 "there is no deck $1 in $PWD"
 }
 
-# check_grid RANKS DECK [key=value ...]: exit code of `gyrfalcon plan` if it refuses the deck on RANKS ranks. It launches
-# nothing and reads no weights. If the program cannot run here, as on a login node without its MPI, the job is not checked.
+# check_grid RANKS DECK [key=value ...]: exit code of `gyrfalcon plan` if it refuses the deck on RANKS ranks, and 65 for token
+# files that train would refuse, unless `waits` is set because the job waits for another one, which may write them. It
+# launches nothing and reads no weights. If the program cannot run here, as on a login node without its MPI, the job is not
+# checked.
 check_grid() {
-  local code=0 said
-  said=$(timeout 60 "$gyrfalcon" plan "${@:2}" --ranks "$1" 2>&1 > /dev/null) || code=$?
+  local code=0 said data
+  said=$(timeout 60 "$gyrfalcon" plan "${@:2}" --ranks "$1" 2>&1) || code=$?
+  data=$(sed -n 's/^warning: train stops: //p' <<< "$said")
   case $code in
-    0) ;;
-    64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $said" ;;
+    0) [ -z "$data" ] || [ -n "${waits:-}" ] || refuse 65 "the job would stop at its start: $data" ;;
+    64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $(sed -n '/^gyrfalcon: /,$p' <<< "$said")" ;;
     *) printf '%s: the deck is not checked on %s ranks, because gyrfalcon plan returned %s here\n' "$(basename "$0")" "$1" "$code" >&2 ;;
   esac
 }

@@ -4,22 +4,28 @@
 # cannot contain variables. Program and deck are checked before the job waits in a queue, the deck on the ranks of the job.
 #   submit.sh [OPTION of sbatch or qsub ...] SCRIPT DECK [key=value ...]
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
-# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 token files, 66 no such file, 69 no program, no
-# scheduler or a missing command in the site file, 78 a deck that cannot run on the ranks of the job.
+# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong or missing token files (except for a job
+# that waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 78 a deck
+# that cannot run on the ranks of the job.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=jobscripts/start.sh
 . "$here/start.sh"
 
+scripts() { (cd "$here" && echo slurm-*.sh pbs-*.sh); }
+
 options=() script=''
 while [ $# -gt 0 ] && [ -z "$script" ]; do
   case $1 in
-    *.sh) if [ -f "$1" ]; then script=$(realpath "$1"); elif [ -f "$here/$1" ]; then script=$here/$1; else refuse 66 "there is no jobscript $1"; fi ;;
+    *.sh)
+      if [ -f "$1" ]; then script=$(realpath "$1"); elif [ -f "$here/$1" ]; then script=$here/$1
+      elif [ -f "$here/$(basename "$1")" ]; then refuse 66 "there is no jobscript $1 in $PWD; write $(basename "$1"), without a folder, for the script in $here"
+      else refuse 66 "there is no jobscript $1; there are $(scripts)"; fi ;;
     *) options+=("$1") ;;
   esac
   shift
 done
-[ -n "$script" ] || refuse 64 "no jobscript is named; write submit.sh [OPTION ...] SCRIPT DECK [key=value ...], where SCRIPT is one of $(cd "$here" && echo slurm-*.sh pbs-*.sh)"
+[ -n "$script" ] || refuse 64 "no jobscript is named; write submit.sh [OPTION ...] SCRIPT DECK [key=value ...], where SCRIPT is one of $(scripts)"
 read_site
 if grep -q '^export BIND=gpu' "$script"; then find_program gpu; else find_program "${BIND:-rank}"; fi
 check_deck "$@"
@@ -36,6 +42,11 @@ value() {
       length(short) > 1 && index($0, short) == 1 && substr($0, 3) ~ /^[0-9]+$/ { found = substr($0, 3) } END { print found }'
 }
 
+# number OPTION VALUE: exit code 64 for a value that does not begin with a digit. An option that is not given has none.
+number() {
+  case $2 in '' | [0-9]*) ;; *) refuse 64 "--$1=$2: must be a number, as in --$1=2" ;; esac
+}
+
 # Number of ranks that the job will have: RANKS, or those of the options and the #SBATCH or #PBS lines; nothing if they do
 # not state it.
 ranks() {
@@ -44,8 +55,11 @@ ranks() {
     echo "$RANKS"
   elif grep -q '^#SBATCH' "$script"; then
     nodes=$(value nodes N) tasks=$(value ntasks n) each=$(value ntasks-per-node '')
+    number nodes "$nodes"
+    number ntasks "$tasks"
+    number ntasks-per-node "$each"
     nodes=${nodes#*-}  # the maximum of MIN-MAX
-    case $nodes$tasks$each in *[!0-9]*) return ;; esac  # sbatch reports it, or knows a form that is not counted here
+    case $nodes$tasks$each in *[!0-9]*) return ;; esac  # sbatch knows forms that are not counted here
     if [ -n "$tasks" ]; then echo "$tasks"; elif [ -n "$each" ]; then echo $((${nodes:-1} * each)); else echo "${nodes:-1}"; fi
   else
     line=$({ sed -n 's/^#PBS -l *//p' "$script"; printf '%s\n' ${options[@]+"${options[@]}"}; } | grep '^select=' | tail -n 1)
@@ -60,7 +74,12 @@ ranks() {
 export GYRFALCON_JOBSCRIPTS=$here
 options=(${SUBMIT[@]+"${SUBMIT[@]}"} "${options[@]}")
 count=$(ranks)
-[ -z "$count" ] || check_grid "$count" "$@"
+case " ${options[*]}" in *' --dependency'* | *' -d'* | *depend=*) waits=yes ;; esac
+if [ -n "$count" ]; then
+  check_grid "$count" "$@"
+else
+  echo "submit.sh: the deck is not checked, because the options do not state the number of ranks; RANKS=N would" >&2
+fi
 
 if grep -q '^#SBATCH' "$script"; then
   command -v sbatch > /dev/null || refuse 69 "there is no sbatch here; submit on a login node of the cluster"

@@ -187,7 +187,16 @@ second_run() {
 }
 
 # The way from a text to a model: my.txt, and what the earlier commands of the page have made of it. Trainings are short.
-own_text() { exists my.txt || prose 11 4000 > my.txt; }
+# Words that occur three times each, so that a tokenizer learns as many tokens as it is asked for.
+rare_words() {
+  awk 'BEGIN {
+    for (state = 3; words < 2000; ++words) {
+      for (word = ""; length(word) < 8; word = word sprintf("%c", 97 + int(state / 7) % 26)) state = state * 16807 % 2147483647
+      print word, word, word
+    }
+  }'
+}
+own_text() { exists my.txt || { prose 11 4000 && rare_words; } > my.txt; }
 own_tokens() {
   own_text
   exists out/my/tokenizer.json || must gyrfalcon tokenizer train out/my/tokenizer.json my.txt --vocab-size 4096
@@ -221,7 +230,9 @@ need() {
       exists "$HOME/gyrfalcon/bin/gyrfalcon" || must cmake --install "$build" --prefix "$HOME/gyrfalcon"
       if no_module; then instead='PATH=$HOME/gyrfalcon/bin:$PATH'; fi ;;
     'PATH='*) instead='PATH=$build/bin:$PATH' ;;
-    'jobscripts/submit.sh pbs'*) deck OUT 4 tokens && instead='GYRFALCON=$build/bin/gyrfalcon RANKS=4 '"$1" ;;
+    'jobscripts/submit.sh pbs'*)
+      deck OUT 4 tokens && for name in a b; do for file in tokens.*; do cp "$file" "$name.${file#tokens.}"; done; done
+      instead='GYRFALCON=$build/bin/gyrfalcon RANKS=4 '"$1" ;;
     'jobscripts/submit.sh '* | *'sbatch '* | 'squeue'* | 'scancel '*) why='it would use the queue of a real Slurm; ctest -L slurm' ;;
     'spack '* | 'apptainer '* | *' apptainer exec '*) why='it needs an installation of Spack or Apptainer' ;;
     'ctest '*) instead="finds_tests ${1#ctest }" ;;

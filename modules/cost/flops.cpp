@@ -29,6 +29,13 @@ Index parameter_count(const ModelConfig& c) {
   return count;
 }
 
+Index trained_parameter_count(const ModelConfig& c, const Trained& trained) {
+  Index count = 0;
+  for (const Weight& w : declared_weights(c))
+    if (!trained || trained(w)) count += w.size();
+  return count;
+}
+
 namespace {
 
 // True if the layer's attention has a causal mask, so that it covers half of all keys.

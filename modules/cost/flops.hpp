@@ -11,6 +11,9 @@ std::vector<Weight> declared_weights(const ModelConfig&);
 // Parameters of the unsharded model, without padding; a tied matrix counts once.
 Index parameter_count(const ModelConfig&);
 
+// ... of which training changes these: all but frozen weights.
+Index trained_parameter_count(const ModelConfig&, const Trained&);
+
 // Forward flops per token of the text, including the encoder's work for it; a multiply-add counts as two.
 //   minimal   attention over visible keys, half of them if causal; SSM as a plain recurrence (5 E N). Model flops utilisation (MFU) is based on this
 //   executed  the same attention; SSM chunk by chunk, as it is computed

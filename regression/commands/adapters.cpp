@@ -74,6 +74,8 @@ TEST(adapters, lora_on_frozen_random_weights_gives_a_warning) {
     EXPECT_EQ(r.code, 0) << output_of(r);
     return r.out;
   };
+  EXPECT_TRUE(std::regex_search(output("counted", {}), std::regex("[0-9]+ parameters \\([0-9]+ trainable, [0-9.]+ %\\) in fp32")));
+  EXPECT_EQ(output("counted all", {"finetune.lora.also=[\"*\"]"}).find("trainable"), std::string::npos);
   const std::string warning = "warning: LoRA (finetune.lora) on frozen random weights learns little; did you forget --init-from DIR";
   EXPECT_NE(output("drawn", {}).find(warning), std::string::npos);
   EXPECT_EQ(output("all", {"finetune.lora.also=[\"*\"]"}).find(warning), std::string::npos);
@@ -91,6 +93,10 @@ TEST(adapters, lora_without_model_is_refused) {
     EXPECT_NE(r.err.find("lora.yaml: finetune.lora adapts a trained model, and the deck names none; give --init-from DIR"), r.err.npos)
         << output_of(r);
   }
+  const Result resumed = run({"train", deck, "--resume"});
+  EXPECT_NE(resumed.err.find("and the deck names none, and " + (folder / "out").string() + " has no run to resume; give --init-from DIR"),
+            resumed.err.npos)
+      << output_of(resumed);
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
@@ -107,7 +113,11 @@ TEST(adapters, resumed_run_remembers_initial_model) {
     EXPECT_NE(contents(folder / "out/deck.yaml").find("init_from: " + base.string()), std::string::npos);
     return r.out;
   };
-  const Result first = run({"train", deck, "--init-from", base.string(), "train.steps=2"});
+  // A run that was killed before its first checkpoint starts again from the same model.
+  const Result killed = run({"train", deck, "--init-from", base.string(), "train.steps=0"});
+  EXPECT_EQ(killed.code, 0) << output_of(killed);
+  EXPECT_NE(resumed("1").find("initial weights from " + base.string()), std::string::npos);
+  const Result first = run({"train", deck, "--init-from", base.string(), "train.steps=2", "--anew"});
   ASSERT_EQ(first.code, 0) << output_of(first);
   EXPECT_EQ(resumed("3").find("model."), std::string::npos);
   for (const auto& file : fs::directory_iterator(adapted().base))

@@ -665,6 +665,10 @@ TEST(bad_input, words_of_other_programs_are_answered_with_ours) {
     refused({"generate", "none", "--prompt", "x", option, "5"},
             fmt::format("there is no option `{}`; {} (see gyrfalcon generate --help)", name, ours));
   }
+  refused({"export-hf", "none", "x", "--torch_dtype", "bf16"}, "there is no option `--torch_dtype`; it is called `--dtype` here");
+  refused({"export-gguf", "none", "x", "--quantize", "q8_0"}, "there is no option `--quantize`; it is called `--dtype` here");
+  refused({"train", "none", "--dry-run", "-n", "4"}, "there is no option `-n`; the launcher sets the number of ranks");
+  refused({"train", "none", "--dry-run", "--cluster", "x"}, "there is no option `--cluster`; `gyrfalcon plan DECK --cluster FILE` predicts");
   refused({"generate", "none", "Once upon"}, "the word `Once upon` is not expected; a prompt is given as --prompt TEXT");
   refused({"data", "build", "t.txt", "p", "--tokenizer", "t.json", "--output-prefix", "x"}, "the PREFIX is the last word");
   for (const auto& [command, ours] : {std::pair{"export", "`export-hf` writes a Hugging Face folder"},

@@ -180,6 +180,40 @@ TEST(commands, help_environment_prints_the_page_of_variables) {
     EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.starts_with(name); })) << name;
 }
 
+TEST(commands, help_knows_topics_variables_and_cluster_keys) {
+  const std::pair<const char*, const char*> topics[] = {{"lora", "input/lora.yaml --init-from DIR"},
+                                                        {"lora", "LoRA alpha (PEFT: lora_alpha)"},
+                                                        {"merge", "`export-hf OUT NEW` merges the adapters"},
+                                                        {"requeue", "jobscripts/README.md"},
+                                                        {"scancel", "exit code 75"},
+                                                        {"OMP_NUM_THREADS", "threads per rank"},
+                                                        {"device.watts", "power of a device under load"},
+                                                        {"links", "latency of a message"},
+                                                        {"links", "input/clusters/README.md"}};
+  for (const auto& [topic, part] : topics) {
+    const Result r = run({"help", topic}, {.env = {{"COLUMNS", "120"}}});
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.out.find(part), std::string::npos) << part << " is not in " << r.out;
+    for (const std::string& line : lines_of(r.out)) EXPECT_LE(line.size(), 120u) << line;
+  }
+  EXPECT_EQ(run({"help", "OMP_NUM_THREADS"}).out.find("NCCL"), std::string::npos) << "one variable, not the page";
+}
+
+TEST(commands, help_of_options_fits_the_terminal) {
+  for (const Words& command : {Words{}, {"plan"}, {"train"}, {"generate"}, {"export-hf"}, {"data", "build"}})
+    for (const char* width : {"100", "140"}) {
+      Words words{"help"};
+      words.insert(words.end(), command.begin(), command.end());
+      const std::string help = run(words, {.env = {{"COLUMNS", width}}}).out;
+      bool options = true;  // the description of the command, and its options
+      for (const std::string& line : lines_of(help)) {
+        options = line.empty() ? false : options || line.starts_with("Options:") || line.starts_with("Subcommands:");
+        const bool names_only = line.starts_with("  -");  // an option and its values, which are not broken
+        EXPECT_TRUE(!options || names_only || line.size() <= std::size_t(std::stoi(width))) << line;
+      }
+    }
+}
+
 TEST(commands, help_of_train_fits_on_one_screen) {
   const Words lines = lines_of(run({"train", "--help"}).out);
   EXPECT_LE(lines.size(), 40u);

@@ -541,7 +541,8 @@ TEST(huggingface, errors_for_common_mistakes_state_the_remedy) {
   put_contents(folder / "adapter/adapter_config.json", "{}");
   put_contents(folder / "adapter/adapter_model.safetensors", "");
   for (const Words& command : {Words{"import-hf", folder / "adapter", folder / "c"}, Words{"eval", folder / "adapter"}})
-    expect_refused(command, Exit::missing, "holds a PEFT adapter");
+    expect_refused(command, Exit::missing,
+                   "`gyrfalcon import-hf DIR NEW --adapters " + (folder / "adapter").string() + "` joins it with its base model");
   Json config = Json::parse(contents(exported() / "config.json"));
   config["intermediate_size"] = config["intermediate_size"].get<int>() / 2;
   fs::copy(exported(), folder / "other");

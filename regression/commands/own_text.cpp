@@ -3,6 +3,8 @@
 // `train`, and errors for files in place of a PREFIX.
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "regression/support/material.hpp"
 
 namespace gyr::testing::own_text_suite {
@@ -39,6 +41,23 @@ TEST(own_text, data_build_reports_single_documents_and_settings) {
   EXPECT_NE(pages.find("warning: 8 documents are too few"), std::string::npos) << pages;
   const std::string ten = built(material().text(), folder / "ten", {"--documents", "page"});
   EXPECT_EQ(ten.find("warning"), std::string::npos) << ten;
+}
+
+TEST(own_text, settings_of_examples_follow_data_build) {
+  const Folder folder;
+  std::string lines;
+  for (int i = 0; i < 60; ++i) lines += fmt::format("{{\"prompt\": \"what is {0}?\", \"response\": \"it is {0}\"}}\n", i);
+  put_contents(folder / "qa.jsonl", lines);
+  const std::string good = built(folder / "qa.jsonl", folder / "qa", {"--template", "Question: {prompt}\\nAnswer: {response}"});
+  expect_parts(good, {"in the deck: data.prefixes=[" + (folder / "qa").string() + "] data.tokenizer=" + material().tokenizer().string() +
+                      " data.order=documents data.documents=separate\nsuggested:   train.steps="});
+  EXPECT_EQ(good.find("nothing between"), std::string::npos) << good;
+  expect_parts(built(folder / "qa.jsonl", folder / "joined", {"--template", "{prompt}{response}"}),
+               {"warning: the template has nothing between {prompt} and {response}: a model cannot learn where the answer begins; write for example "
+                "--template 'Question: {prompt}\\nAnswer: {response}'"});
+  const Result trained = run(material().train(
+      folder / "out", {"data.prefixes=[" + (folder / "qa").string() + "]", "data.order=documents", "data.documents=separate", "train.steps=1"}));
+  EXPECT_EQ(trained.code, 0) << output_of(trained);
 }
 
 TEST(own_text, json_lines_read_as_text_give_a_warning) {
@@ -120,6 +139,84 @@ TEST(own_text, plan_reports_tokens_per_parameter_and_epochs) {
   Words wrong = predicted;
   wrong.push_back("1X");
   expect_parts(run(wrong).err, {"--tokens 1X: must be a number from 1 to 1e+18, as in 1e9, 300B or 1T"});
+}
+
+TEST(own_text, plan_reports_data_that_train_refuses) {
+  const Folder folder;
+  built(material().text(), folder / "one");
+  const auto planned = [&](const Words& more) {
+    Words words{"plan", material().deck()};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = run(words);
+    EXPECT_EQ(r.code, 0) << output_of(r);
+    return r.out;
+  };
+  expect_parts(planned({"data.prefixes=[nope]", "data.tokenizer=\"\""}),
+               {"warning: train stops: nope.idx: does not exist; `gyrfalcon data build", "; data.prefixes cannot be read yet"});
+  expect_parts(planned({"data.prefixes=[" + (folder / "one").string() + "]", "train.eval_every=1"}),
+               {"warning: train stops: " + (folder / "one").string() + ": the validation split is empty"});
+  expect_parts(
+      planned({"train.global_batch_size=4194304", "train.micro_batch_size=1048576", "train.seq_length=512", "model.pattern=*"}),
+      {"warning: train.global_batch_size = 4194304 counts sequences of 512 tokens: a step reads 2.15e+09 tokens; if 4194304 tokens are meant, "
+       "write train.global_batch_size=8192"});
+  EXPECT_EQ(planned({}).find("warning"), std::string::npos);
+}
+
+TEST(own_text, plan_and_train_count_equal_epochs) {
+  const Folder folder;
+  const Words changes{"train.steps=3", "data.order=documents", "train.seq_length=64"};
+  const Result trained = run(material().train(folder / "out", changes));
+  Words words{"plan", material().deck()};
+  words.insert(words.end(), changes.begin(), changes.end());
+  const std::regex run_reads("the run reads ([0-9.e-]+) epochs"), plan_reads(", ([0-9.e-]+) epochs of");
+  std::smatch a, b;
+  const std::string plan = run(words).out;
+  ASSERT_TRUE(std::regex_search(trained.out, a, run_reads)) << output_of(trained);
+  ASSERT_TRUE(std::regex_search(plan, b, plan_reads)) << plan;
+  EXPECT_EQ(a[1], b[1]);
+}
+
+TEST(own_text, vocabulary_far_above_the_tokenizer_is_reported) {
+  const Folder folder;
+  const char* const note = "warning: model.vocab_size = 5000, but the tokenizer of the data has 300 tokens";
+  const Words large{"model.vocab_size=5000", "train.steps=1"};
+  expect_parts(run(material().train(folder / "out", large)).out, {note, "model.vocab_size=320 suits it"});
+  expect_parts(run({"plan", material().deck(), large[0]}).out, {note});
+  EXPECT_EQ(run({"plan", material().deck(), "model.vocab_size=512"}).out.find("model.vocab_size = "), std::string::npos) << "padding is usual";
+}
+
+TEST(own_text, files_in_place_of_a_deck_are_named) {
+  const Folder folder;
+  const auto refused = [](const Words& words, const std::string& part) {
+    const Result r = run(words);
+    EXPECT_EQ(r.code, int(Exit::missing)) << output_of(r);
+    expect_parts(r.err, {part});
+  };
+  ASSERT_EQ(run(material().train(folder / "out", {"train.steps=1"})).code, 0);
+  const std::string out = (folder / "out").string();
+  for (const std::string& place : {out, out + "/", out + "/checkpoints", out + "/checkpoints/step_00000001"})
+    refused({"train", "--resume", place}, "is a folder, not a deck; the deck of this run is " + out + "/deck.yaml");
+  refused({"train", folder.path().string()}, "is a folder, not a deck\n");
+  put_contents(folder / "my.yaml", "model: {pattern: P}\n");
+  refused({"plan", (folder / "my").string()}, "there is no such deck; did you mean " + (folder / "my.yaml").string() + "?");
+  for (const char* name : {"falcon-h1-7b", "Falcon-H1-7B", "decks/falcon-h1-7b.yaml", "falcon-h17b"})
+    EXPECT_TRUE(std::regex_search(run({"plan", name}).err, std::regex("did you mean [^ ]*input/falcon-h1-7b.yaml\\?"))) << name;
+}
+
+TEST(own_text, resume_without_overrides_prints_the_old_values) {
+  const Folder folder;
+  const auto trained = [&](const Words& changes) {
+    const Result r = run(material().train(folder / "out", changes));
+    EXPECT_EQ(r.code, 0) << output_of(r);
+    return r.out;
+  };
+  trained({"train.steps=2", "optimizer.lr=2e-3", "data.split=90,10"});
+  const std::string resumed = trained({"train.steps=2", "--resume"});
+  const std::string way = "to keep the old ones, stop it and add them: gyrfalcon train DECK --resume ";
+  expect_parts(resumed, {way + "data.split=90,10 ", " optimizer.lr=0.002"});
+  EXPECT_EQ(trained({"train.steps=2", "--resume", "optimizer.lr=2e-3", "data.split=90,10"}).find("optimizer.lr=0.002"), std::string::npos);
+  // The note about a run without steps left is the last line of the log.
+  EXPECT_GT(resumed.find("nothing is left to do"), resumed.find("% of run")) << resumed;
 }
 
 }  // namespace

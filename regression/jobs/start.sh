@@ -102,6 +102,11 @@ job 69 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/nomodule
 said "$folder/nomodule.sh:2: module load cray-mpich: command not found; correct the line"; not_launched
 sed 's/cray-mpich/& 2> \/dev\/null || true/' "$folder/nomodule.sh" > "$folder/tolerant.sh"
 job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/tolerant.sh" -- my.yaml
+printf 'NAME=sw\n. "/no/$NAME/modules.sh"\n' > "$folder/nofile.sh"
+job 69 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/nofile.sh" -- my.yaml
+said "$folder/nofile.sh:2: . \"/no/\$NAME/modules.sh\": the file does not exist; correct its path or remove the line"; not_launched
+printf '. "%s/false.sh"\n' "$folder" > "$folder/fails.sh" && echo false > "$folder/false.sh"
+job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/fails.sh" -- my.yaml
 printf 'if true; then\n' > "$folder/broken.sh"
 job 69 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/broken.sh" -- my.yaml
 said "$folder/broken.sh is not valid bash"; not_launched
@@ -126,6 +131,14 @@ has qsub DECK,CHANGES,GYRFALCON,GYRFALCON_JOBSCRIPTS,VERIFY
 submit 64 --nodes=2 my.yaml
 said 'no jobscript is named'
 submit 66 slurm-gpu9.sh my.yaml
+said 'there is no jobscript slurm-gpu9.sh; there are slurm-array.sh slurm-cpu.sh'
+submit 66 jobscripts/slurm-gpu.sh my.yaml
+said "there is no jobscript jobscripts/slurm-gpu.sh in $data; write slurm-gpu.sh, without a folder, for the script in $folder/clone/jobscripts"
+submit 64 --nodes=abc slurm-gpu.sh my.yaml
+said '--nodes=abc: must be a number, as in --nodes=2'
+[ ! -e "$folder/sbatch" ] || failed "a wrong number of nodes was submitted"
+submit 0 --nodes=1k slurm-gpu.sh my.yaml
+said 'the deck is not checked, because the options do not state the number of ranks'
 submit 66 slurm-gpu.sh nosuch.yaml
 submit 64 slurm-gpu.sh
 [ ! -e "$folder/sbatch" ] || failed "a job without a deck was submitted"
@@ -161,6 +174,13 @@ said 'the deck is refused on the 16 ranks of this job: gyrfalcon: train.global_b
 submit 78 pbs-gpu.sh my.yaml
 [ ! -e "$folder/sbatch" ] || failed "a job with a refused deck was submitted to Slurm"
 [ ! -e "$folder/qsub" ] || failed "a job with a refused deck was submitted to PBS"
+printf '#!/bin/sh\necho "warning: train stops: text.idx: does not exist"\n' > "$folder/bin/no-data" && chmod +x "$folder/bin/no-data"
+with=(GYRFALCON="$folder/bin/no-data")
+submit 65 slurm-gpu.sh my.yaml
+said 'the job would stop at its start: text.idx: does not exist'
+[ ! -e "$folder/sbatch" ] || failed "a job without token files was submitted"
+submit 0 --dependency=afterok:7 slurm-gpu.sh my.yaml
+submit 0 -W depend=afterok:7 pbs-gpu.sh my.yaml
 with=(GYRFALCON="$folder/bin/unable")
 submit 0 slurm-gpu.sh my.yaml
 said 'the deck is not checked on 16 ranks, because gyrfalcon plan returned 69 here'
@@ -181,8 +201,15 @@ alone 0 LAUNCHER=launch OMP_NUM_THREADS=1
 said ": $cores ranks of 1 threads"
 alone 64 LAUNCHER=launch RANKS=abc; said 'RANKS=abc: must be a number above 0'; not_launched
 alone 64 LAUNCHER=launch THREADS=0; said 'THREADS=0: must be'; not_launched
-alone 64 RANKS=2 THREADS=$((cores + 1)); said "1 ranks of $((cores + 1)) threads need $((cores + 1)) cores, but there are $cores"; not_launched
-alone 64 RANKS=$((cores + 1)); said "$((cores + 1)) ranks of 1 threads need"; not_launched
+alone 64 RANKS=2 THREADS=$((cores + 1)); not_launched
+said "2 x $((cores + 1)) threads (ranks x THREADS) need $((2 * cores + 2)) cores, but there are $cores; lower RANKS or THREADS, or set BIND=none"
+alone 64 RANKS=$((cores + 1)); said "$((cores + 1)) x 1 threads (ranks x OMP_NUM_THREADS) need"; not_launched
+alone 64 OMP_NUM_THREADS=$((cores + 1)); said "1 x $((cores + 1)) threads (ranks x OMP_NUM_THREADS) need"; not_launched
+alone 64 OMP_NUM_THREADS=x LAUNCHER=launch; said 'OMP_NUM_THREADS=x: must be a number above 0'; not_launched
+alone 64 BIND=foo LAUNCHER=launch; said 'BIND=foo: must be rank, gpu or none'; not_launched
+printf '#!/bin/sh\nexit 137\n' > "$folder/bin/dies" && chmod +x "$folder/bin/dies"
+alone 137 LAUNCHER=launch GYRFALCON="$folder/bin/dies"
+said 'a rank was killed by signal 9, often because a node had no memory left'
 alone 64 SLURM_JOB_ID=7 LAUNCHER=launch; said 'SLURM_NTASKS is not set'; not_launched
 alone 69 LAUNCHER=/no/launcher; said 'the launcher /no/launcher is missing'; not_launched
 echo "== ranks and threads"

@@ -59,6 +59,8 @@ Unit metric_unit(double largest, std::string_view unit) {
   return {prefix.size, decimals_of(largest / prefix.size, 3), prefix.name + std::string(unit)};
 }
 
+std::string ByteColumn::operator()(double bytes) const { return bytes > 0 && bytes < 0.05 * unit_.size ? "< 0.1" : unit_(bytes); }
+
 std::string time_text(double seconds, int digits) {
   if (!std::isfinite(seconds)) return "-";
   const Prefix prefix = time_prefix(seconds, digits);

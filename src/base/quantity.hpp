@@ -21,6 +21,18 @@ Unit time_unit(double largest);                           // us, ms, s or h; `la
 Unit byte_unit(double largest);                           // B, KiB, MiB, GiB or TiB
 Unit metric_unit(double largest, std::string_view unit);  // such as GFLOP/s for the unit FLOP/s
 
+// Cells of a table column of bytes that differ by orders of magnitude: a unit in which the largest has up to six digits, and
+// "< 0.1" for values above 0 that would be printed as 0.0.
+class ByteColumn {
+ public:
+  explicit ByteColumn(double largest) : unit_(byte_unit(largest / 128)) {}
+  const std::string& unit() const { return unit_.name; }
+  std::string operator()(double bytes) const;
+
+ private:
+  Unit unit_;
+};
+
 std::string time_text(double seconds, int digits = 3);  // "60.5 ms"
 std::string bytes_text(double bytes);                   // "3.1 GiB"
 std::string mebi(double bytes);                         // the same in MiB, without the unit

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/cluster_report.hpp"
 
+#include <cmath>
 #include <map>
 
 #include "modules/cost/flops.hpp"
@@ -13,7 +14,8 @@ namespace gyr {
 
 namespace {
 
-constexpr int most_blocks = 48;  // maximum rows of the traffic matrix, so that it stays readable
+constexpr Index longest_judged = 8192;  // tokens of the longest sequences that predictions were judged on
+constexpr int most_blocks = 48;         // maximum rows of the traffic matrix, so that it stays readable
 
 // True if the offloaded activations of every rank fit in the memory of its host.
 bool offload_fits_hosts(const RunPlan& plan, const Cluster& cluster) {
@@ -57,12 +59,13 @@ std::string memory_text(const RunPlan& plan, const Cluster& cluster) {
 
 std::string part_text(double seconds, const Prediction& p) { return fmt::format("{}, {:.1f} %", time_text(seconds, 4), 100 * seconds / p.seconds); }
 
-std::string training_text(double tokens, double rate, int ranks, const Cluster& cluster) {
+// Steps that read `tokens` with batches of `of_step` tokens, and their time and energy.
+std::string training_text(const RunConfig& run, double tokens, double of_step, double rate, int ranks, const Cluster& cluster) {
   const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-  std::string text = fmt::format("{:.3g} days for {} at this rate{}", cost.seconds / 86400, metric_text(tokens, " tokens"), error_bar(cluster));
-  if (cost.joules > 0)
-    text += fmt::format("; {} for the devices at {:.0f} W each", metric_text(cost.joules / 3600, "Wh"), cluster.watts(ranks) / ranks);
-  return text;
+  const std::string text = fmt::format("{:.3g} days for {} in {} at this rate{}", cost.seconds / 86400, metric_text(tokens, " tokens"),
+                                       counted(Index(std::ceil(tokens / of_step)), "step"), error_bar(run, cluster));
+  if (cost.joules == 0) return text + "; energy unknown: the cluster file does not set device.watts";
+  return text + fmt::format("; {} for the devices at {:.0f} W each", metric_text(cost.joules / 3600, "Wh"), cluster.watts(ranks) / ranks);
 }
 
 // Settings that make this part of the memory of a rank smaller. A ZeRO level counts if the run does not use it yet.
@@ -130,8 +133,11 @@ TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&
   return {seconds, seconds * cluster.watts(ranks)};
 }
 
-std::string error_bar(const Cluster& cluster) {
-  return cluster.errors.largest() > 0 ? fmt::format(" ± {:.1f} %", 100 * cluster.errors.largest()) : "";
+double error_of(const RunConfig& run, const Cluster& cluster) { return run.train.seq_length > longest_judged ? 0 : cluster.errors.largest(); }
+
+std::string error_bar(const RunConfig& run, const Cluster& cluster) {
+  const double error = error_of(run, cluster);
+  return error > 0 ? fmt::format(" ± {:.1f} %", 100 * error) : "";
 }
 
 std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) {
@@ -148,8 +154,9 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
       fmt::format("{:.1f} %, the largest mean error by kind of evidence: {}; {}", 100 * e.largest(),
                   judged(e.published, e.published_steps, "published steps"), judged(e.measured, e.measured_steps, "steps of this program"));
   if (ranks > 1) text += "; not judged on several GPUs with this program";
-  if (constexpr Index longest = 8192; run.train.seq_length > longest)
-    text += fmt::format("; not judged on sequences of more than {} tokens, where attention takes most of the time", longest);
+  if (run.train.seq_length > longest_judged)
+    text = fmt::format("none: not judged on sequences of more than {} tokens, where attention takes most of the time. On shorter ones: {}",
+                       longest_judged, text);
   const auto no_transformer = [](const LayerTraits& t) { return t.ssm || t.experts || attends(AttentionKind::latent)(t); };
   if (has_encoder(run.model) || has_layer(all_layers(run.model), no_transformer))
     text += "; this model has layers that a dense transformer does not have";
@@ -177,7 +184,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
-  const std::string bar = cluster.errors.largest() > 0 ? error_bar(cluster) : " no error bar";
+  const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : " no error bar";
   Facts facts{{"memory", memory_text(plan, cluster)},
               {"step", fmt::format("{}; {}, {} per device;{}", time_text(p.seconds, 4), metric_text(rate, " tokens/s", 4),
                                    metric_text(rate / layout.ranks(), " tokens/s"), bar)},
@@ -193,7 +200,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   exposed("data-parallel comm", p.buckets, "exposed data-parallel communication");
   if (layout.size(Axis::pipeline) > 1) exposed("bubble", bubble(p), "pipeline bubble, exposed send / receive, fixed cost per step");
   else exposed("fixed cost", bubble(p), "cost per step of the cluster file (fit.step)");
-  facts.emplace_back("training", training_text(tokens, rate, layout.ranks(), cluster));
+  facts.emplace_back("training", training_text(run, tokens, of_step, rate, layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
   for (const std::string& note : doubtful_links(cluster, layout.ranks())) facts.emplace_back("links", note);
   for (const std::string& note : doubtful_devices(cluster)) facts.emplace_back("device", note);
@@ -220,8 +227,11 @@ std::string cluster_report(const RunPlan& plan, const PredictedRun& predicted, c
   for (const auto& [name, value] : prediction_facts(plan, predicted, machine, tokens)) table.row({name, value});
   std::string text = "\n" + prose(source_text(machine)) + "\n" + table.str(false) + prose(not_predicted) + "\n";
   if (plan.layout.ranks() == 1) return text;
-  Table links({{"link"}, {"communicator"}, {"operation"}, {"size", true}, {"% of all bytes", true}});
-  for (const auto& row : link_rows(predicted.traffic, bytes_text)) links.row(row);
+  double largest = 0;
+  for (const LinkTraffic::Line& line : predicted.traffic.lines) largest = std::max(largest, line.bytes);
+  const ByteColumn size(largest);
+  Table links({{"link"}, {"communicator"}, {"operation"}, {size.unit(), true}, {"% of all bytes", true}});
+  for (const auto& row : link_rows(predicted.traffic, size)) links.row(row);
   return text + prose(fmt::format("\nCommunication of a step by link ({})\n", links_explained)) + links.str();
 }
 

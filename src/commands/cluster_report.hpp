@@ -41,8 +41,10 @@ struct TrainingCost {
   double seconds, joules;  // joules: 0 if the power of a device is unknown
 };
 TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&);
-// Half width of the error bar of a predicted time as text: " ± 2.7 %"; empty if the predictions were not judged.
-std::string error_bar(const Cluster&);
+// Half width of the error bar of a predicted time, as a fraction; 0 if predictions of such runs were not judged.
+double error_of(const RunConfig&, const Cluster&);
+// ... as text: " ± 2.7 %"; empty if it is 0.
+std::string error_bar(const RunConfig&, const Cluster&);
 // The kinds of evidence that the error bar was judged on.
 std::string error_text(const RunConfig&, int ranks, const Cluster&);
 // Seconds that a checkpoint takes to write, from the bandwidth of the storage.

@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <limits>
 #include <span>
+#include <sstream>
 #include <type_traits>
 #include <utility>
 
 #include "kernels/base/error.hpp"
 #include "modules/settings/nearest.hpp"
+#include "src/base/terminal.hpp"
 #include "src/commands/foreign_words.hpp"
 
 namespace gyr {
@@ -20,6 +22,30 @@ namespace gyr {
 namespace {
 
 constexpr int many = 1 << 20;  // maximum number of words in a list option
+constexpr int pipe_width = 120;
+
+// Help whose descriptions are broken to the width of the terminal.
+class HelpText : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description(), column_width_); }
+  std::string make_description(const CLI::App* command) const override { return broken(CLI::Formatter::make_description(command), 0) + "\n"; }
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, command->get_display_name(true), broken(command->get_description(), column_width_), column_width_);
+    return out.str();
+  }
+
+ private:
+  // The text, each of its lines broken to the width of the terminal less an indentation.
+  static std::string broken(const std::string& text, std::size_t indentation) {
+    const auto width = std::size_t(std::max(output_width(stdout, pipe_width) - int(indentation), 20));
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);)
+      for (const std::string& part : broken_lines(line, width)) lines.push_back(part);
+    return CLI::detail::join(lines, "\n");
+  }
+};
 
 std::string type_name(const Option::Target& target) {
   struct Name {
@@ -214,7 +240,9 @@ void Option::store(const std::vector<std::string>& words) const {
       target_);
 }
 
-Command::Command(const std::string& name, const std::string& help) : app_(std::make_shared<CLI::App>(help, name)) {}
+Command::Command(const std::string& name, const std::string& help) : app_(std::make_shared<CLI::App>(help, name)) {
+  app_->formatter(std::make_shared<HelpText>());
+}
 
 Command* Command::add_command(const std::string& name, const std::string& help) {
   const auto made = app_->get_subcommand_ptr(app_->add_subcommand(name, help));  // CLI11 copies the parent's footer to the subcommand

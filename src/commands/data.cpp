@@ -92,6 +92,15 @@ void print_unknown_marks(const DocumentFormat& format, const std::string& tokeni
     std::printf("%s in the template is not a special token of %s: it is encoded as text\n", printable(mark).c_str(), printable(tokenizer).c_str());
 }
 
+// Prints a remark on a template with nothing between prompt and response.
+void print_joined_placeholders(const DocumentFormat& format) {
+  const ChatTemplate* const text = format.conversation ? format.conversation->text.format() : nullptr;
+  if (text && text->joins_placeholders())
+    std::printf("warning: the template has nothing between %s: a model cannot learn where the answer begins; write for example %s\n",
+                text->of_messages() ? "{role} and {content}" : "{prompt} and {response}",
+                text->of_messages() ? "--template '{role}: {content}\\n'" : "--template 'Question: {prompt}\\nAnswer: {response}'");
+}
+
 // Source of the loss mask that a chat template gives.
 const char* mask_source(const JinjaChat& chat) {
   return chat.marks_replies() ? "from the {% generation %} blocks of the chat template"
@@ -111,7 +120,10 @@ void print_report(const BuildReport& report, const DocumentFormat& format, const
   if (report.skipped_lines > 0) std::printf("invalid lines that were skipped: %ld\n", long(report.skipped_lines));
 }
 
-// Prints warnings about the corpus, and for plain text the deck settings that suit it.
+// Examples stay unsplit and are masked from each other. The vocabulary is that of the model of --init-from.
+constexpr const char* settings_of_examples = "data.order=documents data.documents=separate";
+
+// Prints warnings about the corpus, and for plain text, prompts and messages the deck settings that suit it.
 void print_advice(const BuildReport& report, const BuildOptions& options, const std::string& tokenizer) {
   using Rule = DocumentFormat::Rule;
   const auto has_objects = [](const auto& path) { return path.string().find(".jsonl") != std::string::npos || path.extension() == ".ndjson"; };
@@ -124,9 +136,9 @@ void print_advice(const BuildReport& report, const BuildOptions& options, const 
         "warning: %s has JSON lines by its name, but --documents reads their braces and keys as text; leave out --documents, and name the "
         "keys with --key, or with --template, --prompt-key and --response-key\n",
         printable(objects->string()).c_str());
-  if (options.format.conversation || options.format.labelled || options.format.pairs || !options.format.source_key.empty()) return;
-  std::printf("in the deck: data.prefixes=[%s] data.tokenizer=%s model.vocab_size=%ld\n", printable(options.prefix.string()).c_str(),
-              printable(tokenizer).c_str(), long(vocab_size));
+  if (options.format.labelled || options.format.pairs || !options.format.source_key.empty()) return;
+  std::printf("in the deck: data.prefixes=[%s] data.tokenizer=%s %s\n", printable(options.prefix.string()).c_str(), printable(tokenizer).c_str(),
+              options.format.conversation ? settings_of_examples : fmt::format("model.vocab_size={}", vocab_size).c_str());
   std::printf("suggested:   %s\n", suggested_settings(report).c_str());
 }
 
@@ -194,7 +206,7 @@ int build(const BuildArguments& a) {
           return all;
         };
         team.collective_check = [&](const std::function<void()>& action) { collective_check(grid.world(), action); };
-        if (runtime.rank() == 0) print_unknown_marks(options.format, a.tokenizer);
+        if (runtime.rank() == 0) print_unknown_marks(options.format, a.tokenizer), print_joined_placeholders(options.format);
         team.collective_check([&] {
           if (runtime.rank() == 0) make_folder_of(options.prefix);
         });

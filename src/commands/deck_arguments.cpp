@@ -81,8 +81,8 @@ void check_overrides(const std::vector<std::string>& overrides) {
   }
 }
 
-// Model that the run to resume started from, and its newest checkpoint. Both are empty if there is no such checkpoint or
-// the run started from random weights.
+// Model that the run to resume started from, and its newest checkpoint. Both are empty if the run started from random
+// weights or has not started. The checkpoint is empty if the run ended before its first one.
 struct Origin {
   std::string model, checkpoint;
 };
@@ -91,6 +91,11 @@ Origin origin_of_run(const std::string& output, const Runtime& runtime) {
   const std::string text = runtime.shared_text([&]() -> std::string {
     try {
       const auto newest = newest_checkpoint(std::filesystem::path(output) / "checkpoints");
+      const std::filesystem::path deck = std::filesystem::path(output) / "deck.yaml";
+      if (!newest && std::filesystem::exists(deck)) {
+        Deck stored = Deck::read(deck);
+        return read_init_from(stored) + '\n';
+      }
       if (!newest) return "";
       Deck stored = Deck::stored(read_header(*newest).deck, newest->string());
       return read_init_from(stored) + '\n' + newest->string();
@@ -112,11 +117,11 @@ void require_initial_tokenizer(const Origin& origin, const std::string& tokenize
 }
 
 // Without a model to adapt and without a model section, the deck would train adapters of a large random model.
-void require_model_to_adapt(const Deck& deck, const RunConfig& run, const std::string& file) {
+void require_model_to_adapt(const Deck& deck, const RunConfig& run, const std::string& file, bool resume) {
   require(!run.model.lora || !run.train.init_from.empty() || deck.given("model"), Exit::config,
-          "{}: finetune.lora adapts a trained model, and the deck names none; give --init-from DIR with a Hugging Face folder, a checkpoint or the "
+          "{}: finetune.lora adapts a trained model, and the deck names none{}; give --init-from DIR with a Hugging Face folder, a checkpoint or the "
           "folder of a run (or the key train.init_from)",
-          file);
+          file, resume ? fmt::format(", and {} has no run to resume", run.output) : "");
 }
 
 }  // namespace
@@ -138,6 +143,7 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   if (!origin.model.empty()) {
     overrides.push_back("train.init_from=" + write_yaml(origin.model));
     deck = Deck::read(a.deck, overrides);
+    if (origin.checkpoint.empty()) from = origin.model;  // nothing has been trained: the run starts again
   }
   RunDefaults defaults;
   // A run that is resumed takes the shape from its checkpoint, because the model that it started from may be gone.
@@ -148,7 +154,7 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   }
   RunConfig run = read_run_config(deck, defaults);
   require_initial_tokenizer(origin, run.data.tokenizer);
-  require_model_to_adapt(deck, run, a.deck);
+  require_model_to_adapt(deck, run, a.deck, a.resume);
   check_padding(run);
   for (const std::string& note : idle_keys(deck, run))
     if (const Note print_line = notes_of(runtime)) print_line(note);

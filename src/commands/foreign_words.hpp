@@ -13,6 +13,8 @@ namespace gyr {
 inline constexpr ForeignKey foreign_commands[] = {
     {"export convert convert_hf_to_gguf save_pretrained", "export-hf",
      "`export-hf` writes a Hugging Face folder, `export-gguf` a file for llama.cpp"},
+    {"merge merge_and_unload merge_adapters", "export-hf",
+     "`export-hf OUT NEW` merges the adapters of a LoRA run into its model; with --adapters it writes a PEFT folder"},
     {"import load from_pretrained", "import-hf", ""},
     {"sample chat infer inference predict complete completion run_model cli", "generate", ""},
     {"finetune fine_tune sft lora dpo", "train",
@@ -65,6 +67,43 @@ inline constexpr ForeignKey build_options[] = {
     {"append_eod", "--no-end", "the end-of-document token is appended by default; --no-end omits it"},
     {"workers num_workers", "", "the ranks share the work: mpiexec -n N gyrfalcon data build ..."},
 };
-inline constexpr ForeignOptions foreign_options[] = {{"generate", generate_options}, {"eval", eval_options}, {"build", build_options}};
+inline constexpr ForeignKey train_options[] = {
+    {"n np nproc ranks_per_node nproc_per_node", "",
+     "the launcher sets the number of ranks: mpiexec -n N gyrfalcon train DECK; with --dry-run it is --ranks N"},
+    {"cluster profile tokens explain longest html", "", "`gyrfalcon plan DECK --cluster FILE` predicts step times and searches for layouts"},
+};
+inline constexpr ForeignKey export_hf_options[] = {
+    {"torch_dtype outtype precision", "--dtype", ""},
+    {"output o outdir output_dir", "", "the folder to write is the last word: `export-hf CHECKPOINT FOLDER`"},
+    {"max_shard_size", "--shard-size", ""},
+    {"merge merge_adapters", "--adapters", "adapters are merged by default; --adapters writes them alone, as a PEFT folder"},
+    {"quantize q", "", "`export-gguf CHECKPOINT FILE --dtype q8_0` writes quantized weights"},
+};
+inline constexpr ForeignKey export_gguf_options[] = {
+    {"quantize outtype torch_dtype ftype quantization type q precision", "--dtype", ""},
+    {"outfile output o", "", "the file to write is the last word: `export-gguf CHECKPOINT FILE`"},
+    {"vocab_type", "--split-rule", ""},
+};
+inline constexpr ForeignOptions foreign_options[] = {{"train", train_options},         {"generate", generate_options},
+                                                     {"eval", eval_options},           {"build", build_options},
+                                                     {"export-hf", export_hf_options}, {"export-gguf", export_gguf_options}};
+
+// Topics of `gyrfalcon help` that are neither commands nor keys, with a text in place of `here`.
+inline constexpr ForeignKey help_topics[] = {
+    {"lora peft adapter adapters", "",
+     "LoRA trains low-rank adapters of a model: `gyrfalcon train input/lora.yaml --init-from DIR`. `gyrfalcon export-hf OUT NEW` merges them into "
+     "the "
+     "model, `export-hf OUT NEW --adapters` writes a PEFT folder, and `gyrfalcon import-hf DIR NEW --adapters PEFT` reads one."},
+    {"requeue sbatch slurm srun scontrol squeue", "",
+     "jobscripts/README.md describes jobs under Slurm. `jobscripts/submit.sh slurm-gpu.sh DECK` submits one. It saves a checkpoint before the time "
+     "limit and is requeued until the run is done; JOBS=N limits the number of jobs, and `scontrol requeue JOB` starts a stopped one again."},
+    {"scancel qdel sigterm sigusr1 sighup stop", "",
+     "After `scancel JOB` or `qdel JOB`, after SIGTERM, SIGUSR1 or SIGHUP, and if the file STOP appears in the output folder, a run saves a "
+     "checkpoint "
+     "and stops with exit code 75. It is not queued again: submit the job again to continue it (jobscripts/README.md)."},
+    {"pbs qsub qstat", "",
+     "jobscripts/README.md describes jobs under PBS. `jobscripts/submit.sh pbs-gpu.sh DECK` submits one. It saves a checkpoint before the time limit "
+     "and submits itself again until the run is done; JOBS=N limits the number of jobs."},
+};
 
 }  // namespace gyr

@@ -11,9 +11,11 @@
 #include "src/base/terminal.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/deck_arguments.hpp"
+#include "src/commands/foreign_words.hpp"
 #include "src/commands/guard.hpp"
 #include "src/deck/renamed_keys.hpp"
 #include "src/environment_page.hpp"
+#include "src/planner/machine/cluster.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/summary.hpp"
 
@@ -99,17 +101,41 @@ std::string plain(std::string line) {
   return line;
 }
 
-// The tables of src/environment.md.
-std::string environment_text(int width) {
+// The tables of src/environment.md; if a variable is named, the rows about it.
+std::string environment_text(int width, const std::string& variable = "") {
   Table table({{"", false, 28}, {"", false, std::size_t(std::max(width, 60) - 30)}});
   std::istringstream page{std::string(environment_page)};
+  bool found = false;
   for (std::string line; std::getline(page, line);) {
-    if (line.starts_with("## ")) table.heading(line.substr(3) + ":");
-    if (!line.starts_with("| `")) continue;
+    if (line.starts_with("## ") && variable.empty()) table.heading(line.substr(3) + ":");
     const auto middle = line.find(" | ");
+    if (!line.starts_with("| `") || (!variable.empty() && line.substr(0, middle).find('`' + variable + '`') == line.npos)) continue;
     table.row({plain(line.substr(2, middle - 2)), plain(line.substr(middle + 3, line.size() - middle - 5))});
+    found = true;
   }
-  return table.str(false);
+  return found ? table.str(false) : "";
+}
+
+// Keys of cluster files with this path or name, or in this section; empty if there are none.
+std::string cluster_text(const std::string& word, int width) {
+  std::vector<Declaration> keys;
+  for (const Declaration& key : cluster_settings())
+    if (key.path == word || key.path.starts_with(word + ".") || key.path.ends_with("." + word)) keys.push_back(key);
+  if (keys.empty()) return "";
+  return "Keys of a cluster file (plan --cluster FILE); input/clusters/README.md describes all of them\n" + key_table(keys, width);
+}
+
+// A topic of help, a command of another program, an environment variable, or a key of a cluster file; empty if it is none.
+std::string text_of_topic(const std::string& word, int width) {
+  std::string text;
+  if (const ForeignKey* topic = row_with(help_topics, normalized(word))) text = prose(std::string(topic->advice) + "\n");
+  else if (const ForeignKey* command = row_with(foreign_commands, normalized(word)))
+    text = command->advice.empty() ? fmt::format("It is called `{}` here.\n", command->here) : prose(fmt::format("{}\n", command->advice));
+  for (const std::string& section : sections())
+    if (section.ends_with("." + word)) text += (text.empty() ? "" : "\n") + key_table(keys_below(section), width);
+  if (!text.empty()) return text;
+  text = environment_text(width, word);
+  return text.empty() ? cluster_text(word, width) : text;
 }
 
 // Descriptions of the keys with this path or name, or with this name in another framework; empty if there are none.
@@ -127,7 +153,8 @@ std::string help_on(const Command& program, const Words& words) {
   const int width = output_width(stdout);
   if (const auto keys = keys_below(word); !keys.empty()) return key_table(keys, width);
   if (word == "environment") return environment_text(width);
-  if (const std::string text = text_of_key(word, width); !text.empty()) return text;
+  for (const auto& text_of : {text_of_key, text_of_topic})
+    if (const std::string text = text_of(word, width); !text.empty()) return text;
   Words names;
   for (const CommandHelp& command : program.help().commands) names.push_back(command.name);
   for (const Declaration& key : deck_keys()) names.push_back(key.path);
@@ -168,7 +195,8 @@ void add_text(Command& app, Action& action, const std::string& name, const std::
 
 void add_help(Command& app, Action& action) {
   add_text(app, action, "help", "Print the help of the program, of a command or of a deck key", "topic",
-           "A command, as in data build; or a deck key, as in optimizer.lr or lr; or a section, as in model.mamba; or environment",
+           "A command, as in data build; or a deck key, as in optimizer.lr or lr; or a section, as in model.mamba; or environment, or "
+           "one of its variables; or a key of cluster files, as in device.watts",
            [&app](const Words& words) { return help_on(app, words); });
 }
 

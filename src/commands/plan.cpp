@@ -58,6 +58,15 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
   write_page(a.page, plan_page(plan, PredictedRun(plan, *machine), *machine, a.tokens, &found));
 }
 
+// Prints what train would refuse, and doubtful settings. A plan needs no data.
+void print_warnings(const RunConfig& run) {
+  std::vector<std::string> warnings = doubtful_settings(run);
+  if (const std::string why = doubtful_vocabulary(run); !why.empty()) warnings.push_back(why);
+  if (const std::string why = refusal_of_data(run); !why.empty()) warnings.push_back("train stops: " + why);
+  for (const std::string& warning : warnings) std::printf("%s\n", prose("warning: " + warning).c_str());
+  std::fflush(stdout);
+}
+
 MemoryLimits limits_of(const RunConfig& run, const std::optional<Machine>& machine) {
   require(run.device_bytes > 0 || machine, Exit::usage,
           "--longest needs the memory size of a device; set memory.device_bytes, or name a description of "
@@ -85,7 +94,7 @@ int plan(const PlanArguments& a) {
           if (runtime.rank() == 0) std::printf("%s", layout_report(asked).c_str());
           return;
         }
-        if (runtime.rank() == 0) check_token_files(asked);
+        if (runtime.rank() == 0) check_token_files(asked), print_warnings(asked);
         const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);
         if (a.explain) {
@@ -104,7 +113,6 @@ int plan(const PlanArguments& a) {
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
         if (!deck.notes.empty()) std::printf("%s\n\n", prose(deck.notes).c_str());
-        for (const std::string& warning : doubtful_settings(deck.run)) std::printf("%s\n", prose("warning: " + warning).c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         else write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
         require_fits(plan, machine ? &*machine : nullptr);

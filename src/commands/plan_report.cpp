@@ -107,9 +107,10 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
 
 // Breakdown of the memory of the rank that uses most.
 std::string bytes_table(const RankPlan& plan) {
-  Table table({{"category"}, {"size", true}, {"content", false, 100}});
+  const ByteColumn size{double(plan.capacity.total())};
+  Table table({{"category"}, {size.unit(), true}, {"content", false, 100}});
   std::string category;
-  for (const std::vector<std::string>& row : byte_rows(plan, bytes_text)) {
+  for (const std::vector<std::string>& row : byte_rows(plan, size)) {
     table.row({row[0] == category ? "" : row[0], row[1], row[2]});
     category = row[0];
   }
@@ -117,28 +118,33 @@ std::string bytes_table(const RankPlan& plan) {
 }
 
 // TableRows of a rank's communication table, from the communicator column on.
-TableRows traffic_rows(const RankPlan& p) {
+TableRows traffic_rows(const RankPlan& p, const ByteColumn& size) {
   TableRows rows;
   for (const CommunicatorTraffic& c : p.traffic)
     for (const TrafficCount::Line& line : c.count.lines())
       if (const auto& [calls, bytes] = line.traffic; calls > 0)
         rows.push_back({c.name, fmt::format("{}", c.size), std::string(name_of(line.operation)), fmt::format("{}", calls),
-                        bytes_text(double(bytes) / double(calls)), size_text(bytes), line.purpose});
+                        size(double(bytes) / double(calls)), size(double(bytes)), line.purpose});
   return rows;
 }
 
 std::string traffic_table(const std::vector<RankPlan>& plans, const Layout& layout) {
+  Index largest = 0;
+  for (const RankPlan& p : plans)
+    for (const CommunicatorTraffic& c : p.traffic)
+      for (const TrafficCount::Line& line : c.count.lines()) largest = std::max(largest, Index(line.traffic.bytes));
+  const ByteColumn size{double(largest)};
   Table table({{"stage", true},
                {"tensor rank"},
                {"communicator"},
                {"ranks", true},
                {"operation"},
                {"calls", true},
-               {"per call", true},
-               {"total", true},
+               {size.unit() + " per call", true},
+               {size.unit() + " in total", true},
                {"data"}},
               2);
-  add_rows(table, alike_ranks(plans, layout, traffic_rows));
+  add_rows(table, alike_ranks(plans, layout, [&](const RankPlan& p) { return traffic_rows(p, size); }));
   return table.str();
 }
 
@@ -172,16 +178,12 @@ std::string kernel_table(const RankPlan& p) {
 constexpr Index most_layers_replanned = 1000;  // models with more layers are skipped, because planning each policy would take too long
 std::string activation_text(const EngineConfig& config, const Layout& layout, int position) {
   if (config.model.layers() > most_layers_replanned) return "";
-  Table table({{"activation.*"}, {"memory", true}, {"saved", true}, {"host memory", true}, {"copied", true}, {"extra FLOPs", true}});
   EngineConfig other = config;
   other.micros = std::min(config.micros, 2 * int(layout.stages.size()));
-  std::optional<RankPlan> kept;
+  std::vector<std::pair<std::string, RankPlan>> rows;
   const auto row = [&](const std::string& name, const ActivationChoice& choice) {
     other.recompute = choice.recompute, other.offload = choice.offload;
-    const RankPlan p = plan_rank(other, layout, position);
-    if (!kept) kept = p;
-    table.row({name, size_text(p.capacity.total()), size_text(kept->capacity.total() - p.capacity.total()), size_text(p.capacity.host()),
-               size_text(copied_bytes(p)), fmt::format("{:.1f} %", 100 * (p.flops / kept->flops - 1))});
+    rows.emplace_back(name, plan_rank(other, layout, position));
   };
   bool listed = false;
   for (const ActivationChoice& choice : activation_choices(config.offload)) {
@@ -190,10 +192,16 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
     row(choice.name + (here ? " (this deck)" : ""), choice);
   }
   if (!listed) row("this deck", {"", config.recompute, config.offload});
+  const RankPlan& kept = rows.front().second;
+  const ByteColumn size{double(kept.capacity.total())};
+  Table table({{"activation.*"}, {"memory", true}, {"saved", true}, {"host memory", true}, {"copied", true}, {"extra FLOPs, %", true}});
+  for (const auto& [name, p] : rows)
+    table.row({name, size(double(p.capacity.total())), size(double(kept.capacity.total() - p.capacity.total())), size(double(p.capacity.host())),
+               size(double(copied_bytes(p))), fmt::format("{:.1f}", 100 * (p.flops / kept.flops - 1))});
   return prose(fmt::format(
-             "\nActivation checkpointing and offload (activation.*): memory of the rank that uses most, bytes copied between device and host in "
-             "a step of {}, and extra FLOPs\n",
-             counted(other.micros, "micro-batch", "micro-batches"))) +
+             "\nActivation checkpointing and offload (activation.*), in {}: memory of the rank that uses most, bytes copied between device and "
+             "host in a step of {}, and extra FLOPs\n",
+             size.unit(), counted(other.micros, "micro-batch", "micro-batches"))) +
          table.str();
 }
 
@@ -254,20 +262,16 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
                                    : "on the first rank");
 }
 
-// Tokens of the whole run, per parameter and in passes over the training split. The passes are left out if the token
-// files cannot be opened, because a plan needs no data.
+// Tokens of the whole run, per parameter and in passes over the training data. The passes are left out if the token files
+// cannot be opened, because a plan needs no data.
 std::string tokens_text(const RunConfig& run) {
   const double tokens = double(samples_of(run)) * double(run.train.seq_length);
-  std::string text = fmt::format("{} in {}, {:.3g} per parameter", metric_text(tokens, ""), counted(run.train.steps, "step"),
-                                 tokens / double(parameter_count(run.model)));
-  double corpus = 0;
-  try {
-    for (const std::string& prefix : run.data.prefixes) corpus += double(TokenFile(prefix).tokens());
-  } catch (const Error&) {
-    return text + "; data.prefixes cannot be read yet";
-  }
-  const double training = corpus * split_fractions(run.data.split)->at(0);
-  return training > 0 ? text + fmt::format(", {:.3g} epochs of {} training tokens", tokens / training, metric_text(training, "")) : text;
+  const std::string text = fmt::format("{} in {}, {:.3g} per parameter", metric_text(tokens, ""), counted(run.train.steps, "step"),
+                                       tokens / double(parameter_count(run.model)));
+  if (run.data.prefixes.empty()) return text;
+  const auto epochs = epochs_of(run);
+  if (!epochs) return text + "; data.prefixes cannot be read yet";
+  return text + fmt::format(", {:.3g} epochs of {} training tokens", *epochs, metric_text(*epochs > 0 ? tokens / *epochs : 0, ""));
 }
 
 }  // namespace
@@ -309,9 +313,9 @@ Facts plan_facts(const RunPlan& plan) {
       {"rank FLOPs", executed_text(least->flops, plan.slowest().flops)}};
   if (const std::string limit = batch_limit_text(run, layout.ranks()); !limit.empty()) facts.emplace_back("batch", limit);
   if (layout.size(Axis::pipeline) > 1)
-    facts.emplace_back("ideal pipeline bubble",
-                       fmt::format("{:.1f} % of a step{}", 100 * bubble_fraction(config.schedule, shape),
-                                   shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : ""));
+    facts.emplace_back("least bubble", fmt::format("{:.1f} % of a step if all stages take equally long and messages no time{}",
+                                                   100 * bubble_fraction(config.schedule, shape),
+                                                   shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : ""));
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)
     facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
@@ -327,7 +331,7 @@ Facts plan_facts(const RunPlan& plan) {
 
 std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& row_capacity) {
   Table table({{"activation.*"}, {"tokens", true}, {"ratio to the first", true}});
-  layout_of(run, ranks);  // throws for errors of the deck that do not depend on the length
+  const Layout layout = layout_of(run, ranks);  // throws for errors of the deck that do not depend on the length
   Index first = 0;
   bool more = false;
   const std::vector<ActivationChoice> choices = activation_choices(run.offload);
@@ -340,7 +344,8 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
   }
   std::string title = "Longest sequence that fits in " + bytes_text(row_capacity.device), notes;
   if (std::isfinite(row_capacity.host)) title += fmt::format(" and {} of host memory", bytes_text(row_capacity.host));
-  title += fmt::format(" ({}, micro-batch {}, to {})\n", counted(ranks, "rank"), run.train.micro_batch_size, counted(unit_of_length(run), "token"));
+  title += fmt::format(" ({} = {}, micro-batches of {}; lengths in steps of {})\n", layout.text(), counted(ranks, "rank"), run.train.micro_batch_size,
+                       counted(unit_of_length(run), "token"));
   if (more) notes += fmt::format("At least: sequences longer than {} tokens are not tried.\n", longest_tried);
   if (first == 0)
     notes += fmt::format("With the last of these policies, the rank that uses most memory needs {} for {}.\n",
@@ -362,7 +367,9 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
          (layout.ranks() > 1 ? "\nCommunication of a rank in a step (payload passed to the communicator)\n" + symbols_text(config, layout) +
                                    traffic_table(list, layout)
                              : "") +
-         fmt::format("\nKernels in a step of the rank that computes most, position {}\n", slowest.position) + kernel_table(slowest);
+         fmt::format("\nKernels of a step on rank {} (stage {}, tensor rank {}), which computes most\n", layout.rank_at(slowest.position),
+                     layout.coordinate(slowest.position, Axis::pipeline), layout.coordinate(slowest.position, Axis::tensor)) +
+         kernel_table(slowest);
 }
 
 }  // namespace gyr

@@ -27,8 +27,8 @@ struct Parts {
 std::string milli(double seconds) { return fmt::format("{:.1f}", 1e3 * seconds); }
 
 // Step time with its error bar, in ms.
-std::string milli_with_error(double seconds, const Cluster& cluster) {
-  const double error = seconds * cluster.errors.largest();
+std::string milli_with_error(double seconds, double relative_error) {
+  const double error = seconds * relative_error;
   return milli(seconds) + (error > 0 ? fmt::format(" ± {}", milli(error)) : "");
 }
 
@@ -120,7 +120,7 @@ std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ran
     const FoundLayout& f = result.best[i];
     std::vector<std::string>& row = rows.emplace_back(
         std::vector<std::string>{fmt::format("{}", i + 1), f.choice.text(), fmt::format("{}", f.choice.micro_batch_size), recompute_text(f.choice),
-                                 name_of(f.choice.shard), milli_with_error(f.prediction.seconds, cluster)});
+                                 name_of(f.choice.shard), milli_with_error(f.prediction.seconds, error_of(run, cluster))});
     for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
     row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
     row.push_back(fmt::format("{:.1f}", 100 * utilisation(run, ranks, cluster, f.prediction.seconds)));
@@ -172,21 +172,23 @@ void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
 
 namespace {
 
-bool is_equal_within_error(const FoundLayout& found, const FoundLayout& first, const Cluster& cluster) {
-  return found.prediction.seconds - first.prediction.seconds < first.prediction.seconds * cluster.errors.largest();
+bool is_equal_within_error(const FoundLayout& found, const FoundLayout& first, double error) {
+  return found.prediction.seconds - first.prediction.seconds < first.prediction.seconds * error;
 }
 
 // Sentence about the layouts that the error of the prediction does not distinguish; empty if there is no error bar.
-std::string equal_text(const Cluster& cluster, const SearchResult& result) {
+std::string equal_text(const RunConfig& run, const Cluster& cluster, const SearchResult& result) {
+  const double error = cluster.errors.largest();
   const FoundLayout& first = result.best.front();
   std::size_t equal = 1;
-  while (equal < result.best.size() && is_equal_within_error(result.best[equal], first, cluster)) ++equal;
+  while (equal < result.best.size() && is_equal_within_error(result.best[equal], first, error)) ++equal;
   if (equal == 1) return "";
-  return fmt::format("Layouts 1 to {} are equal within the error: they differ by less than ± {} ms\n", equal,
-                     milli(first.prediction.seconds * cluster.errors.largest()));
+  const bool judged = error_of(run, cluster) > 0;
+  return fmt::format("Layouts 1 to {} are equal within the error{}: they differ by less than {}{} ms\n", equal, judged ? "" : " on shorter sequences",
+                     judged ? "± " : "", milli(first.prediction.seconds * error));
 }
 
-std::string own_layout_text(const SearchResult& result, int ranks, const Cluster& cluster) {
+std::string own_layout_text(const SearchResult& result, int ranks, double error) {
   if (!result.own) return "";
   const OwnLayout& own = *result.own;
   if (!own.found) return fmt::format("The deck's own layout cannot run on {} ranks of this cluster: {}\n", ranks, own.refused);
@@ -194,15 +196,15 @@ std::string own_layout_text(const SearchResult& result, int ranks, const Cluster
   const std::string place =
       own.place > 0 ? fmt::format("place {}", own.place) : fmt::format("a place after the {} layouts that were ranked", own.ranked);
   std::string difference = own.place == 1 ? "no layout is faster" : "slower than the first by " + loss_of(found, first);
-  if (own.place != 1 && is_equal_within_error(found, first, cluster)) difference += ", which is within the error";
+  if (own.place != 1 && is_equal_within_error(found, first, error)) difference += ", which is within the error";
   return fmt::format("The deck's own layout has {}: {}, micro-batches of {}, recompute {}, shard {}; {} ms per step; {}\n", place, own.choice.text(),
                      own.choice.micro_batch_size, recompute_text(own.choice), name_of(own.choice.shard),
-                     milli_with_error(found.prediction.seconds, cluster), difference);
+                     milli_with_error(found.prediction.seconds, error), difference);
 }
 
 std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   const LayoutChoice& best = result.best.front().choice;
-  std::string text = equal_text(cluster, result) + own_layout_text(result, ranks, cluster);
+  std::string text = equal_text(run, cluster, result) + own_layout_text(result, ranks, error_of(run, cluster));
   if (const std::string limit = batch_limit_text(run, ranks); !limit.empty()) text += limit + '\n';
   for (const std::string& note : doubtful_links(cluster, ranks)) text += "Links: " + note + '\n';
   for (const std::string& note : doubtful_devices(cluster)) text += "Device: " + note + '\n';
@@ -230,8 +232,9 @@ std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, 
   };
   for (std::size_t i = 0; i < result.best.size(); ++i) row(fmt::format("{}", i + 1), result.best[i]);
   if (result.own && result.own->found) row("deck", *result.own->found);
-  return prose(fmt::format("\nTraining of {}{}: days at this rate, and energy of the devices (device.watts x devices x time)\n",
-                           metric_text(tokens, " tokens"), error_bar(cluster))) +
+  return prose(fmt::format("\nTraining of {} in {}{}: days at this rate, and energy of the devices (device.watts x devices x time)\n",
+                           metric_text(tokens, " tokens"),
+                           counted(Index(std::ceil(tokens / double(run.largest_batch() * run.train.seq_length))), "step"), error_bar(run, cluster))) +
          table.str();
 }
 

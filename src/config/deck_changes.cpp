@@ -16,6 +16,14 @@ std::map<std::string, std::string> values_of(const std::string& deck, const std:
   return values_by_path(with_current_names(parse_yaml(deck, origin)));
 }
 
+// The word in quotes if a shell would change it.
+std::string shell_word(const std::string& word) {
+  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,=:/+-@%") == word.npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string names_of(const std::vector<DeckChange>& changes, Effect effect) {
   std::string names;
   for (const DeckChange& c : changes)
@@ -52,6 +60,23 @@ std::string text_of(const std::vector<DeckChange>& changes, const std::string& s
   std::string text = any ? fmt::format("the deck has changed since {} was saved:\n{}", since, table.str()) : "";
   if (!quiet.empty()) text += fmt::format("changed since {}, with the same results up to rounding: {}\n", since, quiet);
   if (!text.empty()) text.pop_back();
+  return text;
+}
+
+std::string old_values(const std::vector<DeckChange>& changes) {
+  const auto of_layout = [](const DeckChange& c) { return c.key.starts_with("parallel.") || c.key.starts_with("activation."); };
+  if (std::all_of(changes.begin(), changes.end(), of_layout)) return "";  // a run may continue on other ranks
+  const Deck known = [] {
+    Deck deck = Deck::describe();
+    read_run_config(deck);
+    return deck;
+  }();
+  const auto declared = known.settings();
+  std::string text;
+  for (const DeckChange& c : changes) {
+    if (std::none_of(declared.begin(), declared.end(), [&](const Declaration& d) { return d.path == c.key; })) continue;
+    text += (text.empty() ? "" : " ") + shell_word(fmt::format("{}={}", c.key, c.was));
+  }
   return text;
 }
 

@@ -22,6 +22,10 @@ std::vector<DeckChange> deck_changes(const std::string& before, const std::strin
 // Table of the changes that affect results, and a line with those that do not; empty if nothing changed.
 std::string text_of(const std::vector<DeckChange>&, const std::string& since);
 
+// The old values as overrides of the command line that a shell passes on, "optimizer.lr=0.002 'model.pattern=P x 2'". Keys
+// that this program does not know are left out. Empty if only the layout has changed.
+std::string old_values(const std::vector<DeckChange>&);
+
 bool changes_function(const std::vector<DeckChange>&);
 // Exit::config naming the keys that change what the model computes, if there are any.
 void require_same_function(const std::vector<DeckChange>&, const std::string& since);

@@ -35,6 +35,18 @@ void check_decay(const LearningRate& lr, Index length, std::vector<std::string>&
                     lr.wsd_decay, length_text(lr, length), std::max<Index>(1, length / 5)));
 }
 
+// Other programs count the batch in tokens.
+void check_batch(const RunConfig& run, std::vector<std::string>& warnings) {
+  constexpr Index most_sequences = 16384;
+  constexpr double most_tokens = 1e9;
+  const Index batch = run.largest_batch(), length = run.train.seq_length;
+  if (batch <= most_sequences || double(batch) * double(length) < most_tokens) return;
+  warnings.push_back(
+      fmt::format("train.global_batch_size = {} counts sequences of {} tokens: a step reads {:.3g} tokens; if {} tokens are meant, write "
+                  "train.global_batch_size={}",
+                  batch, length, double(batch) * double(length), batch, std::max<Index>(1, batch / length)));
+}
+
 }  // namespace
 
 std::vector<std::string> doubtful_settings(const RunConfig& run) {
@@ -43,6 +55,7 @@ std::vector<std::string> doubtful_settings(const RunConfig& run) {
   for (const std::string& prefix : run.data.prefixes)
     if (!seen.insert(prefix).second)
       warnings.push_back(fmt::format("data.prefixes names {} twice, so its documents are read twice as often", printable(prefix)));
+  check_batch(run, warnings);
   const Index steps = run.train.steps;
   if (steps == 0) {
     warnings.push_back("train.steps = 0: the run trains nothing; set train.steps to the number of optimizer steps");

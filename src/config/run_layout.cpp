@@ -247,8 +247,8 @@ Layout layout_of(const RunConfig& run, int ranks) {
     const std::string grids = nearest_grids(run, ranks);
     if (grids.empty()) throw;
     const std::string limit = batch_limit_text(run, ranks);
-    fail(Exit::config, "{}. {}{}Grids (data x pipeline x context x tensor) that work on {} rank{}: {}", e.what(), limit, limit.empty() ? "" : ". ",
-         ranks, ranks > 1 ? "s" : "", grids);
+    fail(Exit::config, "{}. {}{}Grids (data x pipeline x context x tensor) that work on {} rank{}, if they fit in memory: {}", e.what(), limit,
+         limit.empty() ? "" : ". ", ranks, ranks > 1 ? "s" : "", grids);
   }
 }
 

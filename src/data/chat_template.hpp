@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -41,6 +42,9 @@ class ChatTemplate {
   ChatTemplate(std::string_view format, const Tokenizer& tokenizer);
 
   bool of_messages() const { return of_messages_; }  // true: placeholders {role} and {content}; false: {prompt} and {response}
+
+  // True if there is neither text nor a special token between the two placeholders.
+  bool joins_placeholders() const { return response() != parts_.begin() && std::prev(response())->placeholder.has_value(); }
 
   // Appends the filled template to `utterances`. Adjacent texts with equal `learned` are merged. Text is therefore
   // split only at special tokens and where the target tokens begin or end, and a prompt gets the same ids as at

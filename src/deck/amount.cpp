@@ -135,7 +135,7 @@ std::string advice_on_quantity(std::string_view text, std::string_view path) {
   const std::string_view unit = unit_of_key(path);
   const UnitKind* kind = kind_of(unit);
   if (!kind) return "";
-  if (!parts.number) return fmt::format("; write a number in {}", unit);
+  if (!parts.number || parts.unit.empty()) return fmt::format("; write a number in {}", unit);
   std::string others;
   for (const AmountUnit& other : *kind) others += fmt::format("{}{}", others.empty() ? "" : ", ", other.name);
   return fmt::format("; {} is in {}, and `{}` is no unit of it: write a number with one of {}", path, unit, parts.unit, others);

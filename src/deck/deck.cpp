@@ -6,6 +6,7 @@
 #include "src/base/input_file.hpp"
 #include "src/base/table.hpp"
 #include "src/deck/amount.hpp"
+#include "src/deck/bundled_files.hpp"
 #include "src/deck/renamed_keys.hpp"
 
 namespace gyr {
@@ -195,17 +196,23 @@ void list_unknown_section(const Group& root, const Group& group, const std::stri
   unknown.push_back(fmt::format("{}: unknown section `{}`; {}", section.where, shown(path), remedy.empty() ? all_of(group) : remedy));
 }
 
-void check(const Group& root, const Group& group, std::vector<std::string>& unknown) {
-  for (std::size_t i = 0; group.written && i < group.written->names.size(); ++i) {
-    const std::string& key = group.written->names[i];
-    const YamlValue& value = group.written->items[i];
+// Lists the names of a section's text that the declared group does not have.
+void check(const Group& root, const Group& group, const YamlValue* written, std::vector<std::string>& unknown) {
+  for (std::size_t i = 0; written && i < written->names.size(); ++i) {
+    const std::string& key = written->names[i];
+    const YamlValue& value = written->items[i];
     if (group.entry(key)) continue;
     if (value.kind == YamlValue::Kind::map) list_unknown_section(root, group, key, value, unknown);
     else unknown.push_back(fmt::format("{}: unknown key `{}`; {}", value.where, shown(below(group.path, key)), way_out(root, group, key, value)));
   }
+  for (const auto& e : group.entries)
+    if (const YamlValue* inner = e.section && written ? written->find(e.key) : nullptr) check(root, *e.section, inner, unknown);
+}
+
+void confirm(const Group& group) {
   for (const auto& e : group.entries) {
     if (e.setting) e.setting->confirm();
-    if (e.section) check(root, *e.section, unknown);
+    if (e.section) confirm(*e.section);
   }
 }
 
@@ -351,7 +358,7 @@ void Group::read(std::string_view key, Declaration& declaration, Place place) co
             if (!wrong.empty()) wrong += advice_on_amount(text, declaration.path);
           }
           if constexpr (std::is_same_v<decltype(value), double*>) {
-            const std::string_view text = given->quoted ? "" : std::string_view(given->text);
+            const std::string_view text = given->text;  // quotes are allowed around a value with a unit
             if (const auto quantity = quantity_in(text, declaration.path); quantity && !wrong.empty()) *value = *quantity, wrong.clear();
             if (!wrong.empty()) wrong += advice_on_quantity(text, declaration.path);
           }
@@ -386,15 +393,36 @@ void refuse_other_files(const std::filesystem::path& file, const std::string& na
   }
 }
 
+// The deck of the run whose output folder, folder of checkpoints or checkpoint is given in place of a deck; empty if there
+// is none.
+std::string deck_of_run(const std::filesystem::path& folder) {
+  std::filesystem::path output = folder.has_filename() ? folder : folder.parent_path();
+  if (output.parent_path().filename() == "checkpoints") output = output.parent_path();
+  if (output.filename() == "checkpoints") output = output.parent_path();
+  std::error_code no;
+  return std::filesystem::is_regular_file(output / "deck.yaml", no) ? (output / "deck.yaml").string() : "";
+}
+
+// Remedy for a folder that is given in place of a deck.
+std::string remedy_for_folder(const std::filesystem::path& folder) {
+  std::error_code no;
+  if (std::filesystem::exists(folder / "config.json", no))
+    return fmt::format("; a run starts from a model with a deck and --init-from {}", shown(folder.string()));
+  const std::string deck = deck_of_run(folder);
+  return deck.empty() ? "" : fmt::format("; the deck of this run is {}", shown(deck));
+}
+
 }  // namespace
 
 Deck Deck::read(const std::filesystem::path& file, std::span<const std::string> overrides, const TextKind& kind) {
   const std::string name = shown(file.string());
   std::error_code no;
-  require(std::filesystem::exists(file, no), Exit::missing, "{}: there is no such {}", name, kind.name);
-  const bool model = kind.overridden && std::filesystem::exists(file / "config.json", no);
+  if (!std::filesystem::exists(file, no)) {
+    const std::string near = kind.overridden ? similar_bundled_file(file.string(), "input") : "";
+    fail(Exit::missing, "{}: there is no such {}{}{}", name, kind.name, near.empty() ? "" : "; ", near);
+  }
   require(!std::filesystem::is_directory(file, no), Exit::missing, "{}: is a folder, not a {}{}", name, kind.name,
-          model ? fmt::format("; a run starts from a model with a deck and --init-from {}", name) : "");
+          kind.overridden ? remedy_for_folder(file) : "");
   const InputFile in(file);
   std::string text(std::size_t(2) << 20, '\0');  // twice the maximum size of a deck; limits the read of a huge file
   text.resize(in.read(0, text.data(), text.size()));
@@ -443,8 +471,16 @@ bool Deck::given(std::string_view section) const { return root_->given(section);
 
 void Deck::finish() const {
   std::vector<std::string> unknown;
-  check(*root_, *root_, unknown);
+  check(*root_, *root_, root_->written, unknown);
+  confirm(*root_);
   refuse_all(std::move(unknown));
+}
+
+std::string Deck::unknown_to(Deck known) const {
+  known.root_->kind = root_->kind;
+  std::vector<std::string> unknown;
+  check(*known.root_, *known.root_, root_->written, unknown);
+  return joined(unknown, "\n");
 }
 
 std::string Deck::effective() const {

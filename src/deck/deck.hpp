@@ -42,9 +42,12 @@ class Deck {
   Section& section(std::string_view name, std::string_view help, Effect effect = Effect::course);
   bool given(std::string_view section) const;  // true if the text or the command line has keys of this section
   void refuse_renamed() const;                 // Error(config) for keys with an old name, with file:line and the new name
-  void finish() const;            // Error(config) for undeclared keys, with file:line and the name here (renamed_keys.hpp) or the nearest one
-  std::string effective() const;  // YAML of every declared key and the value in use; reads back to the same settings
-  std::vector<Declaration> settings() const;                               // all declared settings
+  void finish() const;  // Error(config) for undeclared keys, with file:line and the name here (renamed_keys.hpp) or the nearest one
+  // Names of the text that `known`, a deck of the same kind from describe(), does not declare: one complaint a line; empty if
+  // there are none. For a text that cannot be read completely.
+  std::string unknown_to(Deck known) const;
+  std::string effective() const;              // YAML of every declared key and the value in use; reads back to the same settings
+  std::vector<Declaration> settings() const;  // all declared settings
   std::string settings_text(const std::vector<std::string>& paths) const;  // text of the values of these keys, like that of Section
   std::string help() const;                                                // key, default, unit, range and help by section, at most 120 columns wide
 

@@ -75,8 +75,10 @@ std::string hint_for_missing_model(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(path / "adapter_config.json", error) && !fs::exists(path / config_file_name, error))
-    return "; it holds a PEFT adapter (adapter_config.json), not a model: merge the adapter into its base model (merge_and_unload in "
-           "PEFT) and use the result";
+    return fmt::format(
+        "; it holds a PEFT adapter (adapter_config.json), not a model: `gyrfalcon import-hf DIR NEW --adapters {}` joins it with its base model in "
+        "DIR, and NEW is a model",
+        path.string());
   const std::string text = path.string();
   const auto slash = text.find('/');
   const bool like_id = !fs::exists(path, error) && slash != text.npos && slash > 0 && slash + 1 < text.size() && slash == text.rfind('/') &&

@@ -18,7 +18,7 @@ struct StepReport {
   double seconds = 0;             // duration of a step in seconds
   double tokens_per_second = 0;   // throughput of all ranks together
   double tflops = 0;              // 10^12 floating-point operations per second and rank
-  std::optional<double> mfu;      // 0..1: tflops divided by the peak of a rank, if the peak is known
+  std::optional<double> mfu;      // 0..1: tflops divided by the peak of a rank, empty if the peak is not known
   double learning_rate = 0;
   double loss = 0;  // mean training loss over tokens, natural logarithm
   // multi-token prediction (MTP) losses by depth, if reported; nullopt: no token has a target at this depth

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "src/config/run_advice.hpp"
 #include "src/data/fingerprint.hpp"
 #include "src/data/sample_view.hpp"
 #include "src/engine/model/source_padding.hpp"
@@ -79,17 +80,60 @@ Index samples_of(const RunConfig& run) {
   return samples;
 }
 
+namespace {
+
+Dataset training_data(const RunConfig& run) {
+  require(!run.data.prefixes.empty(), Exit::config,
+          "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx, which `gyrfalcon data build` makes from text");
+  return Dataset(dataset_options(run, Split::train, samples_of(run)));
+}
+
+std::optional<Dataset> validation_data(const RunConfig& run) {
+  if (run.train.eval_every == 0) return {};
+  return std::optional<Dataset>(std::in_place, dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
+}
+
+}  // namespace
+
 RunData open_data(const RunConfig& run, Grid& grid) {
   grid.begin_task("data");
   run.model.objective->check_training(run.model);
-  require(!run.data.prefixes.empty(), Exit::config,
-          "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx, which `gyrfalcon data build` makes from text");
-  RunData data{Dataset(dataset_options(run, Split::train, samples_of(run))), {}};
+  RunData data{training_data(run), {}};
   collective_check(grid.world(), [&] {
     if (grid.position() == 0 && !run.data.tokenizer.empty()) check_tokenizer(run);
   });
-  if (run.train.eval_every > 0) data.validation.emplace(dataset_options(run, Split::validation, run.train.eval_batches * run.largest_batch()));
+  data.validation = validation_data(run);
   return data;
+}
+
+std::string refusal_of_data(const RunConfig& run) {
+  try {
+    training_data(run);
+    validation_data(run);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::optional<double> epochs_of(const RunConfig& run) {
+  try {
+    return epochs_of(run, training_data(run));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+std::string doubtful_vocabulary(const RunConfig& run) {
+  std::int64_t tokens = 0;
+  for (const std::string& prefix : run.data.prefixes)
+    if (const auto fingerprint = fingerprint_of(prefix)) tokens = std::max(tokens, fingerprint->tokenizer.tokens);
+  // Vocabularies are padded to a round size, and those of published models to more.
+  if (tokens == 0 || !run.train.init_from.empty() || run.model.vocab_size <= tokens + tokens / 4 + 256) return "";
+  return fmt::format(
+      "model.vocab_size = {}, but the tokenizer of the data has {} tokens: the rows of the others in the embedding and the head are never used; "
+      "model.vocab_size={} suits it",
+      run.model.vocab_size, tokens, (tokens + 63) / 64 * 64);
 }
 
 void check_token_files(const RunConfig& run) {
@@ -109,10 +153,27 @@ Index samples_per_epoch(const Dataset& dataset) {
   return samples;
 }
 
+double epochs_of(const RunConfig& run, const Dataset& training) {
+  return double(samples_of(run)) / double(std::max<Index>(1, samples_per_epoch(training)));
+}
+
 std::string epoch_text(const RunConfig& run, const Dataset& training) {
   const Index samples = samples_per_epoch(training), batch = run.largest_batch();
   return fmt::format("training data: {} sequences of {} tokens; one epoch is {} steps of {}; the run reads {:.3g} epochs", samples,
-                     run.train.seq_length, (samples + batch - 1) / batch, batch, double(samples_of(run)) / double(std::max<Index>(1, samples)));
+                     run.train.seq_length, (samples + batch - 1) / batch, batch, epochs_of(run, training));
+}
+
+std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) {
+  std::vector<std::string> lines{epoch_text(run, data.training)};
+  const auto warn = [&](const std::string& warning) {
+    if (!warning.empty()) lines.push_back("warning: " + warning);
+  };
+  warn(doubtful_vocabulary(run));
+  for (const std::string& note : data.training.notes()) lines.push_back(note);
+  if (!data.validation) return lines;
+  for (const std::string& note : data.validation->notes()) lines.push_back("validation: " + note);
+  warn(doubtful_evaluation(run, samples_per_epoch(*data.validation)));
+  return lines;
 }
 
 MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model, Index first, Index batch, Index seq_length) {

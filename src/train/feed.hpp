@@ -20,8 +20,18 @@ RunData open_data(const RunConfig&, Grid&);
 // Checks the token files and the tokenizer of a run that exist, as open_data and the training steps do. Exit::data if they do
 // not fit the model, such as a token id that is not below model.vocab_size. Reads the first 16 M tokens of each file.
 void check_token_files(const RunConfig&);
+// Lines of the log about the data of a run: its size and epochs, notes of the datasets, and warnings.
+std::vector<std::string> lines_about(const RunConfig&, const RunData&);
 // Number of samples in one pass over all corpora of a dataset.
 Index samples_per_epoch(const Dataset&);
+// Passes over the training data in all steps of a run.
+double epochs_of(const RunConfig&, const Dataset& training);
+// The same, if the token files can be opened.
+std::optional<double> epochs_of(const RunConfig&);
+// Message with which open_data would end, such as that of a missing file or an empty validation split; empty if there is none.
+std::string refusal_of_data(const RunConfig&);
+// Remark on a vocabulary that is far larger than that of the tokenizer of the data; empty if there is none.
+std::string doubtful_vocabulary(const RunConfig&);
 // Size of the training data, steps of one epoch, and epochs of the run, as one line of the log.
 std::string epoch_text(const RunConfig&, const Dataset& training);
 // Tokenizer that finds the beginnings of words for the run's objective; null if the objective does not need them, or

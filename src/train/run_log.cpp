@@ -54,6 +54,12 @@ std::string start_line(const RunConfig& run, const CheckpointHeader& at, const R
 
 }  // namespace
 
+std::string parameters_text(const RunConfig& run) {
+  const Index all = parameter_count(run.model), trained = trained_parameter_count(run.model, run.optimizer.trained());
+  const std::string text = counted(all, "parameter");
+  return trained == all ? text : text + fmt::format(" ({} trainable, {:.3g} %)", trained, 100 * double(trained) / double(all));
+}
+
 RunLog::RunLog(const RunConfig& run, const CheckpointHeader& at, const Resources& resources)
     : seq_length_(run.train.seq_length), flops_(flops_of_sample(run) / double(run.train.seq_length)), resources_(resources),
       progress_(stdout, progress_style(stdout, run.train.log_every, run.log_format)), metrics_(metrics_of(run)),
@@ -70,7 +76,7 @@ void RunLog::step(StepReport report) {
   report.time = now();
   report.tokens_per_second = tokens / report.seconds;
   report.tflops = flops_ * tokens / report.seconds / resources_.ranks / 1e12;
-  report.mfu = report.tflops * 1e12 / resources_.peak;
+  report.mfu = mfu_of(report.tflops * 1e12);
   report.memory_bytes = resources_.memory_bytes;
   progress_.show(report);
   metrics_.write(report);
@@ -78,6 +84,19 @@ void RunLog::step(StepReport report) {
   if (!expected_) return;
   seconds_.push_back(report.seconds);
   if (seconds_.size() == steps_compared) compare();
+}
+
+// FLOP rate divided by the peak, which is measured at the start. A rate above it shows that the measurement was disturbed.
+std::optional<double> RunLog::mfu_of(double flops) {
+  const double mfu = flops / resources_.peak;
+  if (mfu <= 1) return mfu;
+  if (!peak_disproved_)
+    print_line(
+        fmt::format("a step reaches {}, more than the GEMM rate of {} that was measured at the start: other programs were running then, so MFU "
+                    "is not shown for such steps",
+                    metric_text(flops, "FLOP/s"), metric_text(resources_.peak, "FLOP/s")));
+  peak_disproved_ = true;
+  return {};
 }
 
 // Compares the median: other jobs on a machine make some steps longer, and none shorter.

@@ -26,6 +26,9 @@ struct Resources {
   std::vector<std::pair<std::string, Index>> memory = {};  // bytes of device memory per rank by category, maximum over ranks
 };
 
+// "45974 parameters"; with frozen weights, as with LoRA, "45974 parameters (1024 trainable, 2.23 %)".
+std::string parameters_text(const RunConfig&);
+
 class RunLog {
  public:
   // Also writes the effective deck to OUTPUT/deck.yaml. `at`: the state that the run continues from, with its run id
@@ -46,10 +49,12 @@ class RunLog {
 
  private:
   void compare();
+  std::optional<double> mfu_of(double flops);
 
   Index seq_length_;
   double flops_;  // training FLOPs per token
   Resources resources_;
+  bool peak_disproved_ = false;  // true if a step was faster than the measured peak
   Progress progress_;
   JsonLines metrics_;
   TensorBoard tensorboard_;

@@ -87,6 +87,9 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
     before = saved.step;
     const auto changed = changes == Changes::known ? std::vector<DeckChange>() : deck_changes(saved.deck, parts_.deck);
     print_line(text_of(changed, newest->filename().string()));
+    if (const std::string old = old_values(changed); !old.empty())
+      print_line(
+          fmt::format("the run continues with the new values; to keep the old ones, stop it and add them: gyrfalcon train DECK --resume {}", old));
     try {
       if (changes != Changes::known) require_loadable(*newest);
       if (changes == Changes::weighed) require_same_function(changed, newest->filename().string());

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/trainer.hpp"
 
-#include "modules/cost/flops.hpp"
-#include "src/config/run_advice.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/checkpoint_space.hpp"
 #include "src/train/engine_config.hpp"
@@ -57,17 +55,12 @@ void accept(RunStart& start, const RunParts& parts, const TrainOptions& options)
 }
 
 void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
-  log.print_line(fmt::format("grid {}, {} in {}, maximum memory per rank {}", r.grid, counted(parameter_count(run.model), "parameter"),
-                             run.train.precision, bytes_text(double(r.memory_bytes))));
+  log.print_line(fmt::format("grid {}, {} in {}, maximum memory per rank {}", r.grid, parameters_text(run), run.train.precision,
+                             bytes_text(double(r.memory_bytes))));
   if (r.ranks > 1) log.print_line("communication between ranks: " + r.transport);
   if (!graphs.empty()) log.print_line("CUDA graphs: " + graphs);
   if (!run.parallel.islands.empty()) log.print_line("islands: " + text_of(layout, run.parallel.islands));
-  log.print_line(epoch_text(run, data.training));
-  for (const std::string& note : data.training.notes()) log.print_line(note);
-  if (!data.validation) return;
-  for (const std::string& note : data.validation->notes()) log.print_line("validation: " + note);
-  if (const std::string warning = doubtful_evaluation(run, samples_per_epoch(*data.validation)); !warning.empty())
-    log.print_line("warning: " + warning);
+  for (const std::string& line : lines_about(run, data)) log.print_line(line);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ void TrainingLoop::run() {
   begin_ = Clock::now(), first_ = at_.step;
   stop_request_ = agreed_stop_request();
   if (!stop_request_ && !validated_ && step_actions_.validates(at_.step)) validate();  // an earlier attempt was stopped during this validation
-  if (log_ && finished()) report_nothing_left();
+  const bool nothing_left = finished();
   while (step_actions_.takes_another(at_.step, stop_request_)) {
     parts_.watch.progress_record().phase("train");
     if (!traced_step()) continue;  // false: the run has rolled back to a checkpoint
@@ -38,6 +38,7 @@ void TrainingLoop::run() {
     if (step_actions_.saves(at_.step, stop_request_)) saving_.save(at_);
   }
   finish();
+  if (log_ && nothing_left) report_nothing_left();
 }
 
 // Reads the run id, and the losses before this step, from the metrics file.

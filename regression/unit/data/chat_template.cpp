@@ -90,6 +90,14 @@ TEST(chat_template, prompts_equal_the_full_string_with_sentencepiece) {
   }
 }
 
+TEST(chat_template, adjacent_placeholders_are_found) {
+  const auto joins = [](std::string_view format) { return ChatTemplate(format, tokenizer()).joins_placeholders(); };
+  EXPECT_TRUE(joins("Q: {prompt}{response}\n"));
+  EXPECT_TRUE(joins("<|start|>{role}{content}<|end|>"));
+  EXPECT_FALSE(joins("{prompt} {response}"));
+  EXPECT_FALSE(joins("{prompt}<|end|>{response}"));
+}
+
 TEST(chat_template, template_escapes_and_braces_are_expanded) {
   EXPECT_EQ(filled("\\n\\t\\r\\\\{{prompt}}{prompt}{{{response}}}", "p", "r"), "\n\t\r\\{prompt}p{|[r}]");
   EXPECT_EQ(filled("{prompt}{response}", "\\n{role}", "{{"), "\\n{role}|[{{]") << "escapes and placeholders are expanded in the template only";

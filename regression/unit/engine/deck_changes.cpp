@@ -448,5 +448,16 @@ TEST(deck_changes, missing_keys_of_older_decks_mean_defaults) {
   EXPECT_TRUE(deck_changes("", effective()).empty());
 }
 
+TEST(deck_changes, old_values_are_words_for_a_shell) {
+  const std::vector<DeckChange> changes{{"optimizer.lr", "0.002", "0.001", Effect::course},
+                                        {"model.pattern", "P x 2", "P", Effect::function},
+                                        {"output.folder", "it's", "out", Effect::none},
+                                        {"extra.key", "5", "not known to this program", Effect::course},
+                                        {"parallel.tensor", "2", "1", Effect::none}};
+  EXPECT_EQ(old_values(changes), R"(optimizer.lr=0.002 'model.pattern=P x 2' 'output.folder=it'\''s' parallel.tensor=2)");
+  EXPECT_EQ(old_values({changes.back()}), "") << "a run may continue on other ranks";
+  EXPECT_EQ(old_values({}), "");
+}
+
 }  // namespace
 }  // namespace gyr::testing::deck_changes_suite

@@ -59,15 +59,19 @@ TEST(explain, error_bar_is_the_largest_judged_error) {
   Dice dice(seed_of_run());
   Drawn d = draw(dice);
   Cluster c;
-  EXPECT_EQ(error_bar(c), "");
+  d.run.train.seq_length = 8192;
+  EXPECT_EQ(error_bar(d.run, c), "");
   EXPECT_NE(error_text(d.run, 1, c).find("have not been compared"), std::string::npos);
   c.errors = {0.027, 0, "17 steps", ""};
-  EXPECT_EQ(error_bar(c), " ± 2.7 %");
+  EXPECT_EQ(error_bar(d.run, c), " ± 2.7 %");
   EXPECT_NE(error_text(d.run, 1, c).find("2.7 % on 17 steps; not judged on steps of this program"), std::string::npos) << error_text(d.run, 1, c);
   EXPECT_EQ(error_text(d.run, 1, c).find("several GPUs"), std::string::npos);
   EXPECT_NE(error_text(d.run, 2, c).find("not judged on several GPUs"), std::string::npos);
   c.errors.measured = 0.24, c.errors.measured_steps = "2 steps";
-  EXPECT_EQ(error_bar(c), " ± 24.0 %");
+  EXPECT_EQ(error_bar(d.run, c), " ± 24.0 %");
+  d.run.train.seq_length = 8193;
+  EXPECT_EQ(error_bar(d.run, c), "") << "longer sequences were not judged";
+  EXPECT_TRUE(error_text(d.run, 1, c).starts_with("none: not judged on sequences of more than 8192 tokens")) << error_text(d.run, 1, c);
 }
 
 // The printed parts of a difference of two step times add up to the printed difference.

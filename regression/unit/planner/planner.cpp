@@ -114,12 +114,44 @@ TEST(planner, cluster_values_are_read_with_their_units) {
   EXPECT_DOUBLE_EQ(read(text_with("80GB", "50", "5")).device.memory, 80e9);
   EXPECT_EQ(to_yaml(read(text_with("8e1GiB", "4E2 Gb/s", "5e-6s")), ""), to_yaml(plain, ""));
   for (const char* odd : {"nan", "inf GiB"}) expect_refused([&] { read(text_with(odd, "50", "5")); }, {"write a number in GiB"});
+  EXPECT_EQ(to_yaml(read(text_with("\"80 GiB\"", "'400Gb/s'", "5")), ""), to_yaml(plain, ""));
+  expect_refused([&] { read(text_with("\"80\"", "50", "5")); }, {"write a number in GiB"});
   expect_refused([&] { read(text_with("80", "400GB", "5")); },
                  {"units.yaml:4", "links.network.bandwidth = 400GB is not a number; links.network.bandwidth is in GB/s", "`GB` is no unit of it",
                   "write a number with one of GB/s, Gb/s"});
   expect_refused([&] { read(text_with("80G", "50", "5")); }, {"device.memory is in GiB, and `G` is no unit of it", "GiB, GB, MB"});
   expect_refused([&] { read(text_with("much", "50", "5")); }, {"device.memory = much is not a number; write a number in GiB"});
   expect_refused([&] { read(text_with("80", "50", "5") + "cluster: {nodes: 2GB}\n"); }, {"cluster.nodes = 2GB is not an integer"});
+}
+
+TEST(planner, missing_cluster_key_error_names_unknown_keys) {
+  const Folder folder;
+  std::ofstream(folder / "wrong.yaml") << "gpu: {memory: 80}\ndevice: {memory: 80, bandwidth: 3}\nlinks: {node: {bandwidth: 450}}\nwatts: 700\n";
+  expect_refused([&] { read_cluster(folder / "wrong.yaml"); },
+                 {"device.memory_bandwidth must be given", "wrong.yaml:1: unknown key `gpu.memory`; did you mean `device.memory`",
+                  "wrong.yaml:2: unknown key `device.bandwidth`", "wrong.yaml:4: unknown key `watts`; did you mean `device.watts`?"});
+}
+
+// Data sheets state the rates of both directions of NVLink together, and those of sparse matrices.
+TEST(planner, doubled_rates_of_data_sheets_are_reported) {
+  Cluster c = read_cluster(fs::path(GYR_SOURCE_DIR) / "input/clusters/h100.yaml");
+  const auto notes = [&] {
+    std::string text;
+    for (const std::string& note : doubtful_links(c, 8)) text += note + "\n";
+    for (const std::string& note : doubtful_devices(c)) text += note + "\n";
+    return text;
+  };
+  EXPECT_EQ(notes(), "");
+  c.node.bandwidth = 900e9;
+  EXPECT_NE(notes().find("links.node.bandwidth is 900 GB/s, which NVLink 4 (H100, H200) reaches in both directions together; write 450"),
+            std::string::npos)
+      << notes();
+  c.node.bandwidth = 450e9, c.device.bf16 = 1979e12;
+  EXPECT_NE(notes().find("device.bf16 is 1979 TFLOP/s, which H100 and H200 SXM reaches with sparsity; write 989.5, the dense rate"),
+            std::string::npos)
+      << notes();
+  c.device.bf16 = 989e12, c.per_node_assumed = true;
+  EXPECT_NE(notes().find("does not set device.per_node: the plan assumes one device per node"), std::string::npos) << notes();
 }
 
 // The units that texts may have are those that the keys are declared with.

@@ -2,10 +2,12 @@
 #include "src/planner/machine/cluster.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <utility>
 
-#include "modules/settings/nearest.hpp"
 #include "src/base/limits.hpp"
+#include "src/deck/bundled_files.hpp"
 
 namespace gyr {
 
@@ -30,6 +32,7 @@ Link read_link(Section& links, const char* name, const char* help, const Link* u
 
 void read_device(Section& s, Cluster& c) {
   c.per_node = s.get("per_node", 1, "devices per node, one rank each").positive().at_most(most_axis);
+  c.per_node_assumed = !s.given("per_node");
   c.device.memory = gibi * s.need<double>("memory", "memory of a device").unit("GiB").positive().at_most(most).value();
   c.device.reserve = gibi * s.get("reserve", 0.0, "memory of a device that no plan contains: CUDA context, NCCL buffers, cuBLAS")
                                 .unit("GiB")
@@ -179,33 +182,13 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
   return c;
 }
 
-// Cluster files of the clone or installation that has this program, and those in input/clusters of the working folder.
-std::vector<std::filesystem::path> bundled_files() {
-  std::error_code no;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", no).parent_path();
-  std::vector<std::filesystem::path> files;
-  for (const std::filesystem::path& folder :
-       {std::filesystem::path("input/clusters"), program / "../../../input/clusters", program / "../share/gyrfalcon/input/clusters"})
-    if (files.empty())
-      for (const auto& entry : std::filesystem::directory_iterator(folder, no))
-        if (entry.path().extension() == ".yaml") files.push_back(entry.path().lexically_normal());
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 // Remedy for a file that does not exist: a bundled file with this or a similar name, or the names of all of them.
 std::string remedy_for(const std::string& file) {
-  const std::vector<std::filesystem::path> files = bundled_files();
-  std::vector<std::string> names;
-  for (const std::filesystem::path& bundled : files) names.push_back(bundled.stem().string());
-  std::string asked = std::filesystem::path(file).stem().string(), all;
-  for (char& c : asked) c = c >= 'A' && c <= 'Z' ? char(c | 0x20) : c;
-  const std::string near = std::find(names.begin(), names.end(), asked) != names.end() ? asked : nearest(asked, names);
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    if (names[i] == near) return fmt::format("did you mean {}?", shown(files[i].string()));
-    all += fmt::format("{}{}", all.empty() ? "" : ", ", names[i]);
-  }
-  return fmt::format("see input/clusters/ for examples{}, or write one with gyrfalcon probe", all.empty() ? "" : fmt::format(" ({})", all));
+  const std::string folder = "input/clusters", near = similar_bundled_file(file, folder);
+  if (!near.empty()) return near;
+  const std::vector<std::string> names = bundled_names(folder);
+  return fmt::format("see input/clusters/ for examples{}, or write one with gyrfalcon probe",
+                     names.empty() ? "" : fmt::format(" ({})", fmt::join(names, ", ")));
 }
 
 // Reads a cluster or island file. The file of an island must not name islands itself: those keys are unknown there.
@@ -214,7 +197,17 @@ Cluster read_file(const std::string& file, Whose whose, const std::string& named
   require(std::filesystem::exists(file, no), Exit::missing, "{}{}: cluster description not found; {}", named_by.empty() ? "" : named_by + ": ",
           shown(file), remedy_for(file));
   Deck deck = Deck::read(file, {}, {"description of a cluster", "sections such as device: and links:, see input/clusters/", false});
-  const Cluster c = read(deck, std::filesystem::path(file).parent_path(), whose);
+  const Cluster c = [&] {
+    try {
+      return read(deck, std::filesystem::path(file).parent_path(), whose);
+    } catch (const Error& error) {  // such as a missing key, which an unknown one may be meant for
+      Deck known = Deck::describe();
+      read(known, {}, whose);
+      const std::string unknown = deck.unknown_to(std::move(known));
+      if (unknown.empty()) throw;
+      fail(error.code, "{}\n{}", error.what(), unknown);
+    }
+  }();
   deck.finish();
   return c;
 }
@@ -286,6 +279,32 @@ void check_capacity(const Cluster& cluster, int ranks) {
           cluster.parts.empty() ? "cluster.nodes" : "islands.nodes");
 }
 
+namespace {
+
+bool is_near(double a, double b) { return std::abs(a - b) <= 0.01 * b; }
+
+// Remark on an NVLink bandwidth that data sheets state for both directions together; empty for other values.
+std::string rate_of_both_directions(double bandwidth) {
+  constexpr std::pair<double, const char*> links[] = {{600, "NVLink 3 (A100)"}, {900, "NVLink 4 (H100, H200)"}, {1800, "NVLink 5 (B200)"}};
+  for (const auto& [both, name] : links)
+    if (is_near(bandwidth / giga, both))
+      return fmt::format("links.node.bandwidth is {:g} GB/s, which {} reaches in both directions together; write {:g}, the rate of one direction",
+                         bandwidth / giga, name, both / 2);
+  return "";
+}
+
+// Remark on a bf16 rate that data sheets state with 2:4 sparsity, twice the dense rate; empty for other values.
+std::string rate_with_sparsity(double bf16) {
+  constexpr std::pair<double, const char*> devices[] = {
+      {624, "A100"}, {1979, "H100 and H200 SXM"}, {1513, "H100 PCIe"}, {1671, "H100 NVL"}, {733, "L40S"}, {4500, "B200"}, {2614.9, "MI300X"}};
+  for (const auto& [sparse, name] : devices)
+    if (is_near(bf16 / tera, sparse))
+      return fmt::format("device.bf16 is {:g} TFLOP/s, which {} reaches with sparsity; write {:g}, the dense rate", bf16 / tera, name, sparse / 2);
+  return "";
+}
+
+}  // namespace
+
 std::vector<std::string> doubtful_links(const Cluster& cluster, int ranks) {
   std::vector<std::string> notes;
   constexpr double fastest = 200 * giga;  // of today's networks per device: two adapters of 800 Gb/s
@@ -301,6 +320,12 @@ std::vector<std::string> doubtful_links(const Cluster& cluster, int ranks) {
         notes.push_back(fmt::format("links.{0}.bandwidth of {1} is {2:g} GB/s per device, which is {3:g} Gb/s; write {2:g}Gb/s if Gb/s is meant",
                                     name, where, link.bandwidth / giga, 8 * link.bandwidth / giga));
     };
+    if (c.per_node_assumed && here > 1)
+      notes.push_back(
+          fmt::format("{} does not set device.per_node: the plan assumes one device per node, so that all communication crosses "
+                      "links.network; set device.per_node, as in 8",
+                      where));
+    if (const std::string both = rate_of_both_directions(c.node.bandwidth); c.device.gpu && !both.empty()) notes.push_back(where + ": " + both);
     if (here > c.per_node) note(c.network, "network", "node");
     if (c.island_nodes > 0 && here > c.per_node * c.island_nodes) note(c.islands, "islands", "network");
   });
@@ -309,7 +334,7 @@ std::vector<std::string> doubtful_links(const Cluster& cluster, int ranks) {
 
 std::vector<std::string> doubtful_devices(const Cluster& cluster) {
   std::vector<std::string> notes;
-  constexpr double tera = 1e12, slowest_memory = 4 * giga, fastest_memory = 50 * tera, fastest_gemm = 20e3 * tera, of_gpu = 60 * tera;
+  constexpr double slowest_memory = 4 * giga, fastest_memory = 50 * tera, fastest_gemm = 20e3 * tera, of_gpu = 60 * tera;
   const auto check = [&](const Cluster& c) {
     const std::string where = cluster.parts.empty() ? "the cluster file" : fmt::format("the cluster file of {}", c.name);
     const double memory = c.device.memory_bandwidth, gemm = c.device.bf16;
@@ -319,6 +344,7 @@ std::vector<std::string> doubtful_devices(const Cluster& cluster) {
     if (gemm > fastest_gemm)
       notes.push_back(
           fmt::format("device.bf16 of {} is {:g} TFLOP/s, which no device has; is the unit right, as in 989 TFLOP/s?", where, gemm / tera));
+    if (const std::string sparse = rate_with_sparsity(gemm); !sparse.empty()) notes.push_back(where + ": " + sparse);
     if (gemm < of_gpu || gemm > fastest_gemm) return;
     if (!c.device.gpu) notes.push_back(fmt::format("device.gpu is not true in {}: memory is planned as for a program on a host", where));
     if (c.device.reserve == 0)
@@ -341,11 +367,18 @@ Islands islands_of(const Cluster& cluster, int ranks, DType operands) {
 
 Cluster read_cluster(const std::string& file) { return read_file(file, Whose::entire_cluster); }
 
-std::string cluster_keys() {
+namespace {
+
+Deck described_cluster(Whose whose) {
   Deck deck = Deck::describe();
-  read(deck, {}, Whose::entire_cluster);
-  return deck.help();
+  read(deck, {}, whose);
+  return deck;
 }
+
+}  // namespace
+
+std::vector<Declaration> cluster_settings() { return described_cluster(Whose::entire_cluster).settings(); }
+std::string cluster_keys() { return described_cluster(Whose::entire_cluster).help(); }
 
 std::string to_yaml(const Cluster& c, const std::string& comment) {
   std::string text;

@@ -26,9 +26,10 @@ struct Link {
 
 struct Cluster {
   std::string name;
-  Index nodes = 0;         // number of nodes; 0: as many as the run needs
-  Index island_nodes = 0;  // number of nodes that share a network; 0: all nodes
-  Index per_node = 1;      // number of devices per node, one rank each
+  Index nodes = 0;                // number of nodes; 0: as many as the run needs
+  Index island_nodes = 0;         // number of nodes that share a network; 0: all nodes
+  Index per_node = 1;             // number of devices per node, one rank each
+  bool per_node_assumed = false;  // true: the file does not set it
 
   struct Device {
     double memory = 0;                       // memory of a device in bytes
@@ -100,10 +101,10 @@ struct Cluster {
 // Throws Exit::config if the cluster has fewer than `ranks` devices.
 void check_capacity(const Cluster&, int ranks);
 
-// Remarks on the links between the nodes of the first `ranks` ranks, one sentence each: values that the file does not set, and
-// a bandwidth that looks like Gb/s.
+// Remarks on the links between the first `ranks` ranks, one sentence each: values that the file does not set, a bandwidth that
+// looks like Gb/s, and one of both directions.
 std::vector<std::string> doubtful_links(const Cluster&, int ranks);
-// Notes on rates of devices that are out of range by their unit, and on keys of GPUs that are not set.
+// Notes on rates of devices that are out of range by their unit or include sparsity, and on keys of GPUs that are not set.
 std::vector<std::string> doubtful_devices(const Cluster&);
 
 // Islands that the first `ranks` ranks occupy, with the GEMM rate of their devices as speed. Empty if all ranks are on
@@ -112,7 +113,8 @@ Islands islands_of(const Cluster&, int ranks, DType operands);
 
 // Reads a cluster description. Throws Exit::missing, or Exit::config with file:line.
 Cluster read_cluster(const std::string& file);
-// Help text that lists all keys of a cluster description.
+// All keys of a cluster description, and a help text that lists them.
+std::vector<Declaration> cluster_settings();
 std::string cluster_keys();
 // Cluster description as YAML that read_cluster() accepts. `comment` is written first, as lines that begin with #.
 std::string to_yaml(const Cluster&, const std::string& comment);
