@@ -10,7 +10,7 @@ Rule read_sgd(Section& optimizer) {
   Sgd sgd{};
   sgd.momentum = s.get("momentum", 0.9, "decay rate of the momentum").at_least(0).below(1);
   sgd.nesterov = s.get("nesterov", false, "Nesterov's momentum: the update looks one step ahead");
-  return std::make_shared<RuleByElement<Sgd>>(sgd, std::vector<std::string_view>{"momentum"});
+  return std::make_shared<RuleByElement<Sgd>>(sgd, std::vector<std::string_view>{"momentum_buffer"});
 }
 
 const RegisteredRule registered_sgd({"sgd", "gradient descent with momentum", read_sgd});

@@ -313,6 +313,14 @@ TEST(restart, branch_keeps_the_bits_of_its_run) {
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_NE(resumed.out.find("at step 6"), std::string::npos) << resumed.out;
   EXPECT_EQ(run({"diff", Material::checkpoint(folder / "trunk", 8), Material::checkpoint(folder / "killed", 8)}).code, 0);
+  Words early = branch;
+  early.insert(early.end(), {"fault.kind=kill", "fault.step=5"});
+  EXPECT_NE(go("early", early).code, 0);
+  ASSERT_FALSE(fs::exists(Material::checkpoint(folder / "early", 8)));
+  const Result again = go("early", {"--resume"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("branches off from " + from), std::string::npos) << again.out;
+  EXPECT_EQ(run({"diff", Material::checkpoint(folder / "trunk", 8), Material::checkpoint(folder / "early", 8)}).code, 0);
   Words other = branch;
   other.push_back("optimizer.lr=1e-5");
   const Result changed = go("changed", other);

@@ -3,7 +3,7 @@
 //   /model/PATH                      every weight, unsharded, under its Hugging Face name: dots become groups, a leading
 //                                    "model." is dropped
 //   /optimizer/STATE/PATH            states of the weight's update rule, in the accumulator's precision: first_moment and
-//                                    second_moment of AdamW and LAMB, momentum of Lion and SGD
+//                                    second_moment of AdamW and LAMB, momentum of Lion, momentum_buffer of SGD
 //   /optimizer/master/PATH           master weights of weights stored in bfloat16
 // and the paths in dumps of a step (src/dump/dump.hpp):
 //   /gradients/PATH, /activations/PATH

@@ -43,7 +43,7 @@ struct OtherRule {
       fail(
           Exit::config,
           "{}: holds {} of {}{}, but {} keeps {}: set optimizer.name and group_rules as in the run that wrote it (gyrfalcon info shows its deck), or "
-          "start a new run from these weights (--init-from)",
+          "start a new run from these weights (--init-from without train.branch)",
           file, stored, first, count > 3 ? fmt::format(" and {} more weights", count - 3) : "", rule->name(), list_of(rule->states()));
   }
 };
@@ -60,7 +60,8 @@ void check_states(const CheckpointFile& file, const ModelState& state) {
     if (missing != wanted.end()) {
       const std::vector<std::string> stored = stored_states(file, name);
       require(!stored.empty(), Exit::config,
-              "{}: holds no moments of {}, which was frozen or never trained when it was written; keep it frozen, or start a new run from "
+              "{}: holds no moments of {}, which was frozen or never trained when it was written; keep it frozen, or start a new run (without "
+              "train.branch) from "
               "these weights",
               file.name(), name);
       const auto also = std::find_if(wanted.begin(), wanted.end(), [&](std::string_view s) { return file.has(Content::state(s), name); });

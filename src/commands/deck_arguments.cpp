@@ -82,9 +82,11 @@ void check_overrides(const std::vector<std::string>& overrides) {
 }
 
 // Model that the run to resume started from, and its newest checkpoint. Both are empty if the run started from random
-// weights or has not started. The checkpoint is empty if the run ended before its first one.
+// weights or has not started. The checkpoint is empty if the run ended before its first one; `branch` is then train.branch
+// of that run.
 struct Origin {
   std::string model, checkpoint;
+  bool branch = false;
 };
 
 Origin origin_of_run(const std::string& output, const Runtime& runtime) {
@@ -94,7 +96,8 @@ Origin origin_of_run(const std::string& output, const Runtime& runtime) {
       const std::filesystem::path deck = std::filesystem::path(output) / "deck.yaml";
       if (!newest && std::filesystem::exists(deck)) {
         Deck stored = Deck::read(deck);
-        return read_init_from(stored) + '\n';
+        const std::string model = read_init_from(stored);
+        return model + (read_branch(stored) ? "\nbranch" : "\n");
       }
       if (!newest) return "";
       Deck stored = Deck::stored(read_header(*newest).deck, newest->string());
@@ -104,7 +107,9 @@ Origin origin_of_run(const std::string& output, const Runtime& runtime) {
     }
   });
   const auto line = text.find('\n');
-  return line == text.npos || line == 0 ? Origin{} : Origin{text.substr(0, line), text.substr(line + 1)};
+  if (line == text.npos || line == 0) return {};
+  const std::string rest = text.substr(line + 1);
+  return {text.substr(0, line), rest == "branch" ? "" : rest, rest == "branch"};
 }
 
 // A resumed run needs of the model that it started from at most the tokenizer.
@@ -142,6 +147,7 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   const Origin origin = from.empty() && a.resume ? origin_of_run(read_output_folder(early), runtime) : Origin{};
   if (!origin.model.empty()) {
     overrides.push_back("train.init_from=" + write_yaml(origin.model));
+    if (origin.branch) overrides.push_back("train.branch=true");
     deck = Deck::read(a.deck, overrides);
     if (origin.checkpoint.empty()) from = origin.model;  // nothing has been trained: the run starts again
   }

@@ -56,6 +56,8 @@ std::string read_init_from(Deck& deck) {
   return read_init_from(train_section(deck));
 }
 
+bool read_branch(Deck& deck) { return read_branch(train_section(deck)); }
+
 std::string read_output_folder(Deck& deck) { return output_section(deck).get("folder", "out", "folder of checkpoints, logs and metrics").value(); }
 
 RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {

@@ -79,6 +79,7 @@ void check_padding(const RunConfig&);
 std::vector<std::string> idle_keys(const Deck&, const RunConfig&);
 // Reads only train.init_from, which decides the defaults of the other keys.
 std::string read_init_from(Deck& deck);
+bool read_branch(Deck& deck);  // reads only train.branch
 // Reads only output.folder.
 std::string read_output_folder(Deck& deck);
 

@@ -50,6 +50,20 @@ std::string read_init_from(Section& train) {
       .value();
 }
 
+namespace {
+
+Setting<bool> branch_setting(Section& train) {
+  return train
+      .get("branch", false,
+           "go on from the checkpoint train.init_from with its optimizer state, step and position in the data, in a folder of its own: for "
+           "several final decays of one long run")
+      .effect(Effect::none);
+}
+
+}  // namespace
+
+bool read_branch(Section& train) { return branch_setting(train).value(); }
+
 TrainConfig read_train(Section& s, const std::string& precision, Index seq_length) {
   TrainConfig c;
   c.init_from = read_init_from(s);
@@ -57,11 +71,7 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
                   .one_of({"stored", "new"})
                   .effect(Effect::none);
   c.new_head = head.must("stored if train.init_from is empty", head.value() == "stored" || !c.init_from.empty()).value() == "new";
-  auto branch =
-      s.get("branch", false,
-            "go on from the checkpoint train.init_from with its optimizer state, step and position in the data, in a folder of its own: for "
-            "several final decays of one long run")
-          .effect(Effect::none);
+  auto branch = branch_setting(s);
   c.branch = branch
                  .must("false unless train.init_from is a checkpoint and train.init_head is stored",
                        !branch.value() || (!c.init_from.empty() && !c.new_head))

@@ -42,5 +42,6 @@ struct TrainConfig {
 TrainConfig read_train(Section&, const std::string& precision, Index seq_length);
 // Reads only train.init_from.
 std::string read_init_from(Section& train);
+bool read_branch(Section& train);  // reads only train.branch
 
 }  // namespace gyr
