@@ -13,7 +13,7 @@
 namespace gyr::testing::named_values_suite {
 namespace {
 
-constexpr Index seq_length = 21;  // a length that is padded with context parallel
+constexpr Index seq_length = 41;  // a length that is padded with context parallel
 constexpr int micros_of_all = 8;
 
 EngineConfig config_of(const std::shared_ptr<const Objective>& objective, int micros) {
