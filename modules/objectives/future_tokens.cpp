@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/objectives/future_tokens.hpp"
 
+#include "kernels/ops/cross_entropy.hpp"
+
 namespace gyr {
 
 MtpTargets future_tokens(Index distance, Index seq_length, std::span<const Token> tokens, std::span<const Token> labels,

@@ -3,6 +3,7 @@
 #include <functional>
 #include <random>
 
+#include "kernels/ops/elementwise.hpp"
 #include "kernels/ops/lamb.hpp"
 #include "kernels/ops/weight_update.hpp"
 #include "regression/support/seed.hpp"
