@@ -24,9 +24,8 @@ ParameterGroup OptimizerConfig::group_of(const Weight& w) const {
 }
 
 const UpdateRule& OptimizerConfig::rule_of(const Weight& w) const {
-  for (auto g = groups.rbegin(); g != groups.rend(); ++g)
-    if (matches(g->pattern, w.name)) return g->rule ? *g->rule : *rule;
-  return *rule;
+  const Rule of_group = group_of(w).rule;
+  return of_group ? *of_group : *rule;
 }
 
 std::vector<Content> OptimizerConfig::stored_with(const Weight& w) const {

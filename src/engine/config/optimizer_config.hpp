@@ -12,7 +12,7 @@
 namespace gyr {
 
 // Factors for parameters whose name matches `pattern` (weight_pattern.hpp), and their update rule, null: that of all.
-// Of several matching groups only the last one counts.
+// If several groups match, the last one counts.
 struct ParameterGroup {
   std::string pattern;
   double lr_factor = 1, weight_decay_factor = 1;
