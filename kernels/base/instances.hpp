@@ -17,6 +17,12 @@
   template void lamb_moments<A>(Device&, const Lamb&, Tensor1<const A>, Tensor1<const A>, Tensor1<A>, Tensor1<A>, Tensor1<const A>, Tensor1<double>, \
                                 Tensor1<double>);
 
+#define GYR_MUON_STEP(T) template void muon_step<T>(Device&, const Muon&, Tensor1<const Acc<T>>, Matrix<const Acc<T>>, Matrix<Acc<T>>, Matrix<T>);
+#define GYR_MUON_MOMENTUM(A)                                                                                            \
+  template void muon_momentum<A>(Device&, const Muon&, Tensor1<const A>, Tensor1<const A>, Tensor1<A>);                 \
+  template void muon_direction<A>(Device&, const Muon&, Tensor1<const A>, Matrix<const A>, Matrix<const A>, Matrix<A>); \
+  template void divide_by_norm<A>(Device&, Tensor1<const double>, Tensor1<A>);
+
 #define GYR_ELEMENTWISE(T)                                                                         \
   template void fill<T>(Device&, Tensor1<T>, double);                                              \
   template void add<T>(Device&, Matrix<const T>, Matrix<T>);                                       \
@@ -174,6 +180,7 @@
 #define GYR_ALL_UPDATES GYR_SCALARS(GYR_UPDATES)
 #define GYR_ALL_LAMB GYR_SCALARS(GYR_LAMB_STEP) GYR_LAMB_MOMENTS(double) GYR_LAMB_MOMENTS(float)
 #define GYR_ALL_BACKEND_LAMB GYR_SCALARS(GYR_LAMB_STEP) GYR_BACKEND_LAMB_MOMENTS(double) GYR_BACKEND_LAMB_MOMENTS(float)
+#define GYR_ALL_MUON GYR_SCALARS(GYR_MUON_STEP) GYR_MUON_MOMENTUM(double) GYR_MUON_MOMENTUM(float)
 #define GYR_ALL_ROPE GYR_ROPE_TABLE(double) GYR_ROPE_TABLE(float) GYR_CONVERSIONS(GYR_ROPE)
 #define GYR_ALL_ROUTING GYR_ROUTING(double) GYR_ROUTING(float)
 #define GYR_ALL_BALANCE GYR_BALANCE(double) GYR_BALANCE(float)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kokkos kernels of the LAMB update. kernels/ops/lamb.hpp has the formula.
-#include "kernels/ops/lamb.hpp"
+// Kokkos kernels of the LAMB update. kernels/ops/updates/lamb.hpp has the formula.
+#include "kernels/ops/updates/lamb.hpp"
 #include "kernels/base/instances.hpp"
 
 #include "kernels/kokkos/rows.hpp"

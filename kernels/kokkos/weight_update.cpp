@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Kokkos kernel of weight updates by element. kernels/ops/weight_update.hpp has the formulas.
-#include "kernels/ops/weight_update.hpp"
+// Kokkos kernel of weight updates by element. kernels/ops/updates/weight_update.hpp has the formulas.
+#include "kernels/ops/updates/weight_update.hpp"
 #include "kernels/base/instances.hpp"
 
 #include "kernels/kokkos/rows.hpp"

@@ -10,7 +10,7 @@ Rule adamw() { return adamw({0.9, 0.95, 1e-8}); }
 
 namespace {
 
-Rule read_adamw(Section& s) {
+Rule read_adamw(Section& s, const NamedRule&) {
   const AdamSettings a = read_adam(s);
   return adamw({a.beta1, a.beta2, a.epsilon});
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rules that treat every element alone: they need a formula (kernels/ops/weight_update.hpp) and the names of its states.
+// Rules that treat every element alone: they need a formula (kernels/ops/updates/weight_update.hpp) and the names of its states.
 #pragma once
 
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 #include "modules/optimizers/update_rule.hpp"
 
 namespace gyr {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // LAMB (You et al. 2020): Adam's direction, scaled for every weight by the ratio of the weight's norm to the direction's.
 // The norms are those of the logical weight: an expert's matrix and each of q, k and v count alone, in_proj as one.
-#include "kernels/ops/lamb.hpp"
+#include "kernels/ops/updates/lamb.hpp"
 #include "modules/optimizers/update_rule.hpp"
 
 namespace gyr {
@@ -39,7 +39,7 @@ class LambRule final : public UpdateRule {
   bool excludes_vectors_;
 };
 
-Rule read_lamb(Section& optimizer) {
+Rule read_lamb(Section& optimizer, const NamedRule&) {
   const AdamSettings a = read_adam(optimizer);
   Section& s = optimizer.section("lamb", "settings of optimizer.name = lamb");
   Lamb lamb{a.beta1, a.beta2, a.epsilon};

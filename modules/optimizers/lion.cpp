@@ -5,7 +5,7 @@
 namespace gyr {
 namespace {
 
-Rule read_lion(Section& optimizer) {
+Rule read_lion(Section& optimizer, const NamedRule&) {
   Section& s = optimizer.section("lion", "settings of optimizer.name = lion");
   Lion l{};
   l.beta1 = s.get("beta1", 0.95, "share of the momentum in the mean whose sign is the update").at_least(0).below(1);

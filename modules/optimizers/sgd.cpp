@@ -5,7 +5,7 @@
 namespace gyr {
 namespace {
 
-Rule read_sgd(Section& optimizer) {
+Rule read_sgd(Section& optimizer, const NamedRule&) {
   Section& s = optimizer.section("sgd", "settings of optimizer.name = sgd");
   Sgd sgd{};
   sgd.momentum = s.get("momentum", 0.9, "decay rate of the momentum").at_least(0).below(1);

@@ -4,13 +4,14 @@
 // the rule of a weight what it keeps.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernels/ops/any_tensor.hpp"
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 #include "modules/settings/settings.hpp"
 #include "modules/weights/parameter.hpp"
 
@@ -29,9 +30,20 @@ struct WeightUpdate {
   const AnyTensor& exact() const { return master ? master : weight; }
 };
 
+class UpdateRule;
+// Rule that updates a weight, and a factor on its learning rate.
+struct RuleOfWeight {
+  const UpdateRule* rule;
+  double lr_factor;
+};
+
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
+
+  // Rule of a weight to which a deck assigns this one: another one if this one cannot update it.
+  virtual RuleOfWeight of(const Weight&) const { return {this, 1}; }
+  virtual std::vector<const UpdateRule*> rules() const { return {this}; }  // that of() may return
 
   virtual std::string_view name() const = 0;
   // Names of the states that the rule keeps: tensors in the weight's shape and the accumulator's precision, which start
@@ -52,11 +64,14 @@ class UpdateRule {
 
 using Rule = std::shared_ptr<const UpdateRule>;
 
+using NamedRule = std::function<Rule(const std::string& name)>;
+
 // Entry of the table of rules.
 struct RuleType {
   std::string name;
   const char* help;
-  Rule (*read)(Section& optimizer);        // declares and reads the settings: optimizer.NAME.*, and the shared ones
+  // Declares and reads the settings: optimizer.NAME.*, and the shared ones. A rule may use others, with their settings.
+  Rule (*read)(Section& optimizer, const NamedRule& other);
   std::vector<std::string> shared_keys{};  // keys of `optimizer` that other rules read too
 };
 const std::vector<RuleType>& rule_types();  // all registered rules, sorted by name

@@ -81,6 +81,7 @@ struct Weight {
   ExpertNumber expert = {};  // expert that the weight belongs to; expert-parallel ranks hold only the weights of their own experts
   bool adapts = false;       // the layer applies a LoRA adapter to the weight, if there is one (adapter.hpp)
   bool of_adapter = false;   // the weight is part of a LoRA adapter
+  bool of_output = false;    // output matrix of a head: each row computes a logit or score
 
   Index size() const { return elements(shape); }
   const Sharding* sharding(Axis axis) const {

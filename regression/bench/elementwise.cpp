@@ -9,7 +9,7 @@
 #include "kernels/ops/cross_entropy.hpp"
 #include "kernels/ops/gate.hpp"
 #include "kernels/ops/sum.hpp"
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 #include "regression/bench/machine.hpp"
 
 namespace {

@@ -20,7 +20,7 @@
 #include "kernels/ops/layernorm.hpp"
 #include "kernels/ops/rmsnorm.hpp"
 #include "kernels/ops/ssd.hpp"
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 #include "regression/cuda/machines.hpp"
 #include "regression/support/tensors.hpp"
 

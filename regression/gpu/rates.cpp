@@ -32,7 +32,7 @@
 #include "kernels/ops/rope.hpp"
 #include "kernels/ops/ssd.hpp"
 #include "kernels/ops/sum.hpp"
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 #include "src/base/table.hpp"
 
 namespace gyr {

@@ -35,6 +35,9 @@ std::vector<std::string> optimizers() {
   std::vector<std::string> all;
   for (const RuleType& type : rule_types()) all.push_back("name: " + type.name);
   all.push_back("name: lamb, lamb: {exclude: none, max_ratio: 2}");
+  all.push_back("name: muon, muon: {split: heads, scale: original, distribute: gather, nesterov: false, coefficients: polar_express, scalar: lamb}");
+  all.push_back(
+      "name: lion, groups: ['*.in_proj.*', '*.down_proj.*', '*.o_proj.*'], group_rules: [muon, cubic, muon], muon: {split: whole, steps: 3}");
   all.push_back("name: adamw, groups: ['*.q_proj.*', '*.out_proj.*', '*norm*'], group_rules: [lion, lamb, sgd], group_lrs: [0.1, 1, 2]");
   return all;
 }
@@ -92,7 +95,8 @@ void expect_equal(const std::map<std::string, NamedTensors>& found, const std::m
 
 // Rules by element see no other rank: every fourth layout is enough for them.
 std::vector<Layout> few(const std::vector<Layout>& all, const std::string& optimizer) {
-  if (optimizer.find("lamb") != std::string::npos) return all;
+  for (const char* with_sums_or_matrices : {"lamb", "muon", "cubic"})
+    if (optimizer.find(with_sums_or_matrices) != std::string::npos) return all;
   std::vector<Layout> some;
   for (std::size_t i = 0; i < all.size(); i += 4) some.push_back(all[i]);
   return some;

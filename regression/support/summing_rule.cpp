@@ -2,7 +2,7 @@
 // An update rule of the tests only: gradient descent with momentum that also adds up all gradients. It is declared in
 // this file alone, as a new rule is, and takes part in every test of all registered rules.
 #include "kernels/ops/elementwise.hpp"
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 #include "modules/optimizers/update_rule.hpp"
 
 namespace gyr::testing {
@@ -27,7 +27,7 @@ class SummingRule final : public UpdateRule {
   Sgd formula_{0.5, true};
 };
 
-const RegisteredRule summing({"summing", "momentum, and the sum of all gradients", [](Section&) -> Rule { return std::make_shared<SummingRule>(); }});
+const RegisteredRule summing({"summing", "momentum, and the sum of all gradients", [](Section&, const NamedRule&) -> Rule { return std::make_shared<SummingRule>(); }});
 
 }  // namespace
 }  // namespace gyr::testing

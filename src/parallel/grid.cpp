@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/parallel/grid.hpp"
 
+#include <algorithm>
+
 namespace gyr {
 
 namespace {
@@ -119,6 +121,14 @@ void Grid::add_experts() {
 }
 
 Communicator& Grid::replicas(bool of_experts) { return of_experts && expert_replicas_ ? *expert_replicas_ : group(token_axes); }
+
+Communicator& Grid::holders(HeldBy by) {
+  if (const auto known = holders_.find(by); known != holders_.end()) return known->second;
+  const std::vector<int> positions = layout_.holders(by, position_);
+  const int rank = int(std::find(positions.begin(), positions.end(), position_) - positions.begin());
+  auto transport = is_dry_run() ? dry_transport(rank, int(positions.size())) : transport_over(split(cart_, positions.front(), position_));
+  return holders_.emplace(by, made(std::string(name_of(by)), std::move(transport))).first->second;
+}
 
 void Grid::add_blocks(BlockedCommunicator& ranks, const std::vector<int>& sizes) {
   const MPI_Comm comm = &ranks == team() ? team_->comm : groups_.at(Axis::tensor).comm;

@@ -51,6 +51,9 @@ class Grid {
   Communicator* expert_replicas() { return expert_replicas_ ? &*expert_replicas_ : nullptr; }
   // Ranks with other tokens that hold the same weights as this one: expert weights, or all other weights.
   Communicator& replicas(bool of_experts);
+  // Ranks of the stage that hold the same weights, whatever their axes, ordered by position. Created on first use, like
+  // group().
+  Communicator& holders(HeldBy);
   // First and last pipeline stage, which share a tied embedding; null on other stages and if there is only one stage.
   Communicator* embedding_group() { return embedding_group_ ? &*embedding_group_ : nullptr; }
 
@@ -70,6 +73,7 @@ class Grid {
     if (team_blocks_) team_blocks_->visit(visit);
     for (auto* some : {&experts_, &expert_replicas_, &embedding_group_})
       if (*some) visit(**some);
+    for (auto& [by, holders] : holders_) visit(holders);
   }
 
   Grid(Grid&&) = default;
@@ -104,6 +108,7 @@ class Grid {
   };
   std::map<Axes, Group> groups_;
   std::optional<Communicator> embedding_group_, experts_, expert_replicas_;
+  std::map<HeldBy, Communicator> holders_;
   std::optional<BlockedCommunicator> tensor_;
   std::unique_ptr<Group> team_;  // group on the heap, because its blocks point to it
   std::optional<BlockedCommunicator> team_blocks_;

@@ -31,6 +31,19 @@ Coordinates Layout::coordinates(int position, Axes along) const {
   return at;
 }
 
+std::vector<int> Layout::holders(HeldBy by, int position) const {
+  const auto group = [&](int at) {
+    const int of_stage = by == HeldBy::team           ? int(mixers().team_of(coordinate(at, Axis::tensor)).first)
+                         : by == HeldBy::expert_ranks ? experts(at).rank
+                                                      : 0;
+    return std::pair(coordinate(at, Axis::pipeline), of_stage);
+  };
+  std::vector<int> all;
+  for (int at = 0; at < ranks(); ++at)
+    if (group(at) == group(position)) all.push_back(at);
+  return all;
+}
+
 std::string Layout::text() const {
   std::string text;
   for (const LayoutAxis& a : axes) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", a.size, name_of(a.axis));

@@ -3,7 +3,9 @@
 // hold several layouts.
 #pragma once
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/base/tensor.hpp"
@@ -19,6 +21,12 @@ inline constexpr Axes weight_axes = Axis::tensor;
 // Axes along which ranks hold the same weights and process different tokens: gradients and losses are reduced over
 // them, and ZeRO shards over them.
 inline constexpr Axes token_axes = {Axis::data, Axis::context};
+
+// Weights by the ranks of a pipeline stage that hold them, each a shard or a copy: all ranks, the ranks of a team, or the
+// ranks that have the same experts.
+enum class HeldBy { all, team, expert_ranks };
+inline constexpr std::array<std::string_view, 3> holders_names{"holders", "team-holders", "expert-holders"};  // of their communicators
+inline constexpr std::string_view name_of(HeldBy by) { return holders_names[std::size_t(by)]; }
 
 struct LayoutAxis {
   Axis axis;
@@ -68,6 +76,8 @@ struct Layout {
   Mixers mixers() const { return attention_ranks > 0 ? Mixers::separate(attention_ranks, size(Axis::tensor)) : Mixers::all_ranks(); }
   // Number of parts into which the rows of the residual stream are split.
   int stream_parts() const { return sequence ? size(Axis::tensor) : 1; }
+  // Positions, ascending, that hold such weights together with this one.
+  std::vector<int> holders(HeldBy, int position) const;
   // Text such as "2 data x 1 pipeline x 4 tensor".
   std::string text() const;
   int position_of(int rank) const;

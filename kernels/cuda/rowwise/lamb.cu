@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA kernels of the LAMB update. kernels/ops/lamb.hpp has the formula.
+// CUDA kernels of the LAMB update. kernels/ops/updates/lamb.hpp has the formula.
 #include "kernels/base/instances.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
-#include "kernels/ops/lamb.hpp"
+#include "kernels/ops/updates/lamb.hpp"
 
 namespace gyr::backend {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CUDA kernel of weight updates by element. kernels/ops/weight_update.hpp has the formulas.
+// CUDA kernel of weight updates by element. kernels/ops/updates/weight_update.hpp has the formulas.
 #include "kernels/base/instances.hpp"
 #include "kernels/cuda/rowwise/rows.hpp"
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 
 namespace gyr::backend {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/ops/sum.hpp"
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 #include "regression/support/tensors.hpp"
 
 namespace gyr::testing::adamw_suite {
@@ -22,7 +22,7 @@ Tensor1<const A> on_device(Workbench& bench, const StepOfWeight& step) {
   return there;
 }
 
-// Reference: the AdamW formula in kernels/ops/weight_update.hpp, one parameter at a time.
+// Reference: the AdamW formula in kernels/ops/updates/weight_update.hpp, one parameter at a time.
 void plain(const StepOfWeight& a, const std::vector<double>& g, std::vector<double>& m, std::vector<double>& v, std::vector<double>& w) {
   const double correction1 = 1 - std::pow(rule.beta1, a.number), correction2 = 1 - std::pow(rule.beta2, a.number);
   for (std::size_t i = 0; i < w.size(); ++i) {

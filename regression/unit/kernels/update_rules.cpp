@@ -4,8 +4,8 @@
 #include <random>
 
 #include "kernels/ops/elementwise.hpp"
-#include "kernels/ops/lamb.hpp"
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/lamb.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/tensors.hpp"
 

@@ -20,12 +20,13 @@ ParameterGroup OptimizerConfig::group_of(const Weight& w) const {
   ParameterGroup found;
   for (const ParameterGroup& g : groups)
     if (matches(g.pattern, w.name)) found = g;
+  found.lr_factor *= (found.rule ? found.rule : rule)->of(w).lr_factor;
   return found;
 }
 
 const UpdateRule& OptimizerConfig::rule_of(const Weight& w) const {
   const Rule of_group = group_of(w).rule;
-  return of_group ? *of_group : *rule;
+  return *(of_group ? of_group : rule)->of(w).rule;
 }
 
 std::vector<Content> OptimizerConfig::stored_with(const Weight& w) const {
@@ -36,21 +37,22 @@ std::vector<Content> OptimizerConfig::stored_with(const Weight& w) const {
 }
 
 std::size_t OptimizerConfig::fewest_states() const {
-  std::size_t fewest = rule->states().size();
+  std::size_t fewest = rules().front()->states().size();
   for (const UpdateRule* r : rules()) fewest = std::min(fewest, r->states().size());
   return fewest;
 }
 
 double OptimizerConfig::fewest_values_moved() const {
-  double fewest = rule->values_moved();
+  double fewest = rules().front()->values_moved();
   for (const UpdateRule* r : rules()) fewest = std::min(fewest, r->values_moved());
   return fewest;
 }
 
 std::vector<const UpdateRule*> OptimizerConfig::rules() const {
-  std::vector<const UpdateRule*> all{rule.get()};
+  std::vector<const UpdateRule*> all = rule->rules();
   for (const ParameterGroup& g : groups)
-    if (g.rule) all.push_back(g.rule.get());
+    if (g.rule)
+      for (const UpdateRule* each : g.rule->rules()) all.push_back(each);
   return all;
 }
 
@@ -59,7 +61,13 @@ namespace {
 // Declares the settings of all rules.
 std::map<std::string, Rule> read_rules(Section& s) {
   std::map<std::string, Rule> rules;
-  for (const RuleType& type : rule_types()) rules[type.name] = type.read(s);
+  const std::vector<RuleType>& types = rule_types();
+  const NamedRule named = [&](const std::string& name) {
+    Rule& rule = rules[name];
+    if (!rule) rule = std::find_if(types.begin(), types.end(), [&](const RuleType& type) { return type.name == name; })->read(s, named);
+    return rule;
+  };
+  for (const RuleType& type : types) named(type.name);
   return rules;
 }
 

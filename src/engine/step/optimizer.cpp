@@ -27,7 +27,7 @@ void counted_stretches(const Parameter& p, const Span& of, Visit&& visit) {
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerConfig& c, Parameters& parameters, Grid& grid, Arena& arena, Arena& weights)
-    : c_(c), parameters_(parameters), grid_(grid) {
+    : c_(c), parameters_(parameters), grid_(grid), matrices_(c, parameters, grid) {
   const DType wide = accumulator_of(parameters.dtype());
   Index trained = 0;  // number of trained parameters, equal on all replicas although each updates other weights
   for (const auto& p : parameters.all()) {
@@ -75,16 +75,15 @@ void Optimizer::allocate_states(Arena& arena) {
 
 // All ranks that add up the sums of a weight have the same trained weights in the same order.
 void Optimizer::allocate_sums(Arena& weights) {
-  const auto of = [](const Parameter& p) { return p.weight.expert ? Summed::experts : p.weight.team.size() > 0 ? Summed::team : Summed::all; };
   std::array<Index, 3> counts{};
   std::map<const Parameter*, Index> numbers;
   for (const auto& p : parameters_.all())
-    if (p->trained && c_.rule_of(p->weight).needs_sums(p->weight)) numbers[p.get()] = counts[std::size_t(of(*p))]++;
+    if (p->trained && c_.rule_of(p->weight).needs_sums(p->weight)) numbers[p.get()] = counts[std::size_t(holders_of(p->weight))]++;
   for (std::size_t i = 0; i < counts.size(); ++i)
     if (counts[i] > 0) sums_[i] = weights.tensor<double>(2 * counts[i]);
   for (Updated& u : updated_)
     if (const auto number = numbers.find(u.parameter); number != numbers.end())
-      u.update.sums = rows(sums_[std::size_t(of(*u.parameter))], 2 * number->second, 2);
+      u.update.sums = rows(sums_[std::size_t(holders_of(u.parameter->weight))], 2 * number->second, 2);
 }
 
 void Optimizer::reset(Device& dev) {
@@ -122,6 +121,9 @@ void Optimizer::step(Device& dev, const StepOfWeight& step) {
   updates_.run(dev, [&] {
     for (const Updated& u : updated_) u.rule->update(dev, update_of(u));
   });
+  std::map<const Parameter*, WeightUpdate> operands;
+  for (const Updated& u : updated_) operands[u.parameter] = update_of(u);
+  matrices_.run(dev, [&](const Parameter& p) -> const WeightUpdate& { return operands.at(&p); });
 }
 
 WeightUpdate Optimizer::update_of(const Updated& u) const {
@@ -159,11 +161,11 @@ void Optimizer::add_sums(Device& dev) {
     }
   });
   const Device::Purpose purpose(dev, "sums over weights for the optimizer: two per weight");
-  for (const Summed summed : {Summed::all, Summed::team, Summed::experts}) {
-    const Tensor1<double>& sums = sums_[std::size_t(summed)];
+  for (const HeldBy by : {HeldBy::all, HeldBy::team, HeldBy::expert_ranks}) {
+    const Tensor1<double>& sums = sums_[std::size_t(by)];
     if (!sums.data()) continue;
-    (summed == Summed::team ? grid_.team()->full() : grid_.tensor().full()).all_reduce(dev, sums);
-    if (parameters_.shard() != Shard::none) grid_.replicas(summed == Summed::experts).all_reduce(dev, sums);
+    (by == HeldBy::team ? grid_.team()->full() : grid_.tensor().full()).all_reduce(dev, sums);
+    if (parameters_.shard() != Shard::none) grid_.replicas(by == HeldBy::expert_ranks).all_reduce(dev, sums);
   }
 }
 

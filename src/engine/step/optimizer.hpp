@@ -8,6 +8,7 @@
 #include "src/engine/config/optimizer_config.hpp"
 #include "src/engine/model/stage.hpp"
 #include "src/engine/step/graph_replay.hpp"
+#include "src/engine/step/matrix_owners.hpp"
 
 namespace gyr {
 
@@ -53,11 +54,10 @@ class Optimizer {
   std::map<std::string_view, std::map<const Parameter*, Piece>> states_;
   std::vector<AnyTensor> runs_;
   std::vector<Updated> updated_;
-  AnyTensor values_;  // on the device: values of the step for each updated parameter
-  // Sums over whole weights: those held by all tensor-parallel ranks or by a team of them, and expert weights last.
-  enum class Summed { all, team, experts };
-  std::array<Tensor1<double>, 3> sums_;
+  AnyTensor values_;                     // on the device: values of the step for each updated parameter
+  std::array<Tensor1<double>, 3> sums_;  // sums over whole weights, by HeldBy
   GraphReplay first_pass_, updates_;
+  MatrixOwners matrices_;
 };
 
 }  // namespace gyr

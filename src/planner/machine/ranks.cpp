@@ -47,6 +47,8 @@ std::vector<int> positions_of(const Layout& layout, int position, const std::str
     const std::size_t rank = std::size_t(layout.coordinate(position, token_axes)), ranks = std::size_t(layout.expert);
     return name == "expert" ? part(all, rank / ranks * ranks, ranks) : part(all, rank % ranks, all.size() / ranks, ranks);
   }
+  for (const HeldBy by : {HeldBy::all, HeldBy::team, HeldBy::expert_ranks})
+    if (name == name_of(by)) return layout.holders(by, position);
   const std::vector<int> tensor = along(layout, position, Axis::tensor);
   const int rank = layout.coordinate(position, Axis::tensor);
   const std::string base = name.substr(0, name.find('/'));

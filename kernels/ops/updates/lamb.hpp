@@ -6,7 +6,7 @@
 // been added over the ranks that hold parts of the weight, the second computes r again and updates w.
 #pragma once
 
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 
 namespace gyr {
 

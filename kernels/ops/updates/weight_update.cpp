@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/ops/weight_update.hpp"
+#include "kernels/ops/updates/weight_update.hpp"
 
 #include <cmath>
 

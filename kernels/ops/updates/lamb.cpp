@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernels/ops/lamb.hpp"
+#include "kernels/ops/updates/lamb.hpp"
 
 #include "kernels/base/instances.hpp"
 
