@@ -4,9 +4,9 @@
 //   GYR_SEED=1   selects the rows; another seed combines the features differently
 //   GYR_ROWS=n   runs only every n-th row, from the first on
 // Errors and their limits are those of src/verify/equality.hpp: of every parameter's gradient, of the loss and of the
-// gradient norm. A float gradient may exceed its limit twofold if rounding is amplified. This is so if its error in
-// double, times the ratio of float to double rounding, is as large. bf16 is compared with its own run on one rank, and
-// both with double.
+// gradient norm. One step of the optimizer follows, whose weights are compared in double. A float gradient may exceed its limit twofold if rounding
+// is amplified. This is so if its error in double, times the ratio of float to double rounding, is as large. bf16 is compared with its own run on one
+// rank, and both with double.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -20,14 +20,17 @@
 #include "regression/support/grids.hpp"
 #include "regression/support/pairs.hpp"
 #include "regression/support/testing.hpp"
+#include "src/deck/deck.hpp"
+#include "src/verify/gathered.hpp"
 
 namespace gyr::testing::equality_table_suite {
 namespace {
 
 constexpr int sequences = 12, most_ranks = 16;
 constexpr std::size_t least_rows = 120;
+constexpr double limit_of_weights = 1e-10;  // Adam divides small gradients by their own size
 
-enum Factor { data, pipeline, stages, context, tensor, mixer, sequence, shard, recompute, model, tied, batch, frozen, order, factors };
+enum Factor { data, pipeline, stages, context, tensor, mixer, sequence, shard, recompute, model, tied, batch, frozen, order, rule, factors };
 const std::vector<int> axis_sizes{1, 2, 3, 4}, tensor_sizes{1, 2, 4, 8};
 struct Context {
   int ranks;
@@ -43,9 +46,10 @@ const std::vector<Context> contexts{{1, SequenceOrder::zigzag, ContextMode::ring
                                     {3, SequenceOrder::contiguous, ContextMode::balanced, "3 balanced"},
                                     {4, SequenceOrder::contiguous, ContextMode::balanced, "4 balanced"}};
 const std::vector<std::string> stage_kinds{"1F1B", "GPipe", "zero bubble", "2 chunks", "3 chunks", "4 chunks"},
-    models{"T2", "T3", "T4", "T5", "uneven"}, batches{"plain", "packed", "masked"};
+    models{"T2", "T3", "T4", "T5", "uneven"}, batches{"plain", "packed", "masked"}, rules{"adamw", "lamb", "muon", "gather"};
 const Levels levels{
-    4, 4, int(stage_kinds.size()), int(contexts.size()), 4, 2, 2, int(shard_names.size()), 4, int(models.size()), 2, int(batches.size()), 2, 2};
+    4, 4, int(stage_kinds.size()), int(contexts.size()), 4, 2, 2, int(shard_names.size()), 4, int(models.size()), 2, int(batches.size()),
+    2, 2, int(rules.size())};
 
 int chunks_of(const Levels& row) { return std::max(1, row[stages] - 1); }
 
@@ -75,6 +79,14 @@ ModelConfig model_of(const Levels& row) {
   return m;
 }
 
+// "gather": Muon on all ranks, each head apart.
+Rule rule_of(const Levels& row) {
+  const std::string& name = rules[row[rule]];
+  Deck deck = Deck::parse(name == "gather" ? "optimizer: {name: muon, muon: {distribute: gather, split: heads}}" : "optimizer: {name: " + name + "}",
+                          "test.yaml", {});
+  return read_optimizer(deck.section("optimizer", "test"), {}).rule;
+}
+
 Draw draw_of(const Levels& row, int number) {
   Draw d;
   d.model = model_of(row);
@@ -97,35 +109,55 @@ Draw draw_of(const Levels& row, int number) {
   return d;
 }
 
+struct Outcome : StepOutcome {
+  NamedTensors weights;  // after the step
+};
+
 template <class T>
-StepOutcome step(const Draw& d, Grid& grid, int micros, int ranks, int rank) {
-  Rig<T> rig(d.config(micros), grid);
-  const StepResult result = rig.engine.gradients([&](int micro) { return d.batch(Index(micro) * ranks + rank); }, micros, 1);
-  return {result, gathered_gradients(rig.engine)};
+Outcome step(const Levels& row, const Draw& d, Grid& grid, int micros, int ranks, int rank) {
+  EngineConfig config = d.config(micros);
+  config.optimizer.rule = rule_of(row);
+  Rig<T> rig(config, grid);
+  const StepResult result = rig.engine.train([&](int micro) { return d.batch(Index(micro) * ranks + rank); }, micros, {1, 1e-3});
+  return {{result, gathered_gradients(rig.engine)}, gathered(rig.engine, Content::weight)};
 }
 
-// Result of the same batch on this rank only. It depends only on model, tied embeddings, batch and frozen weights, so
-// that several rows share it.
+// Result of the same batch on this rank only. It depends only on model, tied embeddings, batch, frozen weights and rule,
+// so that several rows share it.
 template <class T>
-const StepOutcome& on_one_rank(const Levels& row) {
-  static std::map<std::vector<int>, StepOutcome> known;
-  const auto [entry, fresh] = known.try_emplace({row[model], row[tied], row[batch], row[frozen]});
+const Outcome& on_one_rank(const Levels& row) {
+  static std::map<std::vector<int>, Outcome> known;
+  const auto [entry, fresh] = known.try_emplace({row[model], row[tied], row[batch], row[frozen], row[rule]});
   if (!fresh) return entry->second;
   Levels plain(row.size(), 0);
-  for (const Factor f : {model, tied, batch, frozen}) plain[f] = row[f];
+  for (const Factor f : {model, tied, batch, frozen, rule}) plain[f] = row[f];
   const Draw d = draw_of(plain, 0);
-  return entry->second = step<T>(d, single_rank_grid(d.model.layers()), sequences, 1, 0);
+  return entry->second = step<T>(plain, d, single_rank_grid(d.model.layers()), sequences, 1, 0);
 }
 
-// The result is valid on the first rank of the grid.
+// Largest difference of a weight, relative to the largest element.
+double worst_weight(const NamedTensors& wanted, const NamedTensors& found) {
+  double worst = wanted.size() == found.size() ? 0 : INFINITY;
+  for (const auto& [name, values] : wanted) {
+    double difference = 0, largest = 1e-300;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      difference = std::max(difference, std::abs(values[i] - found.at(name)[i])), largest = std::max(largest, std::abs(values[i]));
+    worst = std::max(worst, difference / largest);
+  }
+  return worst;
+}
+
+// Errors, and the error of the weights after the step. Both are valid on the first rank of the grid.
 template <class T>
-Errors compare(const Levels& row, const Draw& d, Grid& grid) {
-  const StepOutcome many = step<T>(d, grid, d.micros, d.data, grid.coordinate(Axis::data));
-  return grid.position() == 0 ? errors_of(on_one_rank<T>(row), many) : Errors{};
+std::pair<Errors, double> compare(const Levels& row, const Draw& d, Grid& grid) {
+  const Outcome many = step<T>(row, d, grid, d.micros, d.data, grid.coordinate(Axis::data));
+  if (grid.position() != 0) return {};
+  const Outcome& one = on_one_rank<T>(row);
+  return {errors_of(one, many), worst_weight(one.weights, many.weights)};
 }
 
 Rounding compare_in_bf16(const Levels& row, const Draw& d, Grid& grid) {
-  const StepOutcome many = step<bf16>(d, grid, d.micros, d.data, grid.coordinate(Axis::data));
+  const StepOutcome many = step<bf16>(row, d, grid, d.micros, d.data, grid.coordinate(Axis::data));
   if (grid.position() != 0) return {};
   return rounding_of(on_one_rank<double>(row), on_one_rank<bf16>(row), many);
 }
@@ -137,12 +169,14 @@ Worst worst_of(const Errors& e) { return {e.worst_gradient(), e.loss, e.norm}; }
 
 struct RowErrors {
   Worst in_double = {}, in_float = {};
+  double weights = 0;  // of the weights after the step, in double
   Rounding in_bf16 = {};
   bool small = true;
 
   void raise(const RowErrors& e) {
     for (const auto& [mine, theirs] : {std::pair{&in_double, &e.in_double}, {&in_float, &e.in_float}})
       *mine = {std::max(mine->gradients, theirs->gradients), std::max(mine->loss, theirs->loss), std::max(mine->norm, theirs->norm)};
+    weights = std::max(weights, e.weights);
     in_bf16 = {std::max(in_bf16.norm, e.in_bf16.norm), std::max(in_bf16.ratio, e.in_bf16.ratio)};
   }
 };
@@ -162,27 +196,30 @@ std::optional<RowErrors> compare(const Levels& row, const Draw& d, int rank, Wai
   if (comm != MPI_COMM_NULL) {
     Grid grid(d.layout(), comm, patience);
     MPI_Comm_free(&comm);
-    const Errors in_double = compare<double>(row, d, grid), in_float = compare<float>(row, d, grid);
+    const auto [in_double, weights] = compare<double>(row, d, grid);
+    const Errors in_float = compare<float>(row, d, grid).first;
     const Rounding in_bf16 = compare_in_bf16(row, d, grid);
     if (grid.position() == 0)
-      errors = {worst_of(in_double), worst_of(in_float), in_bf16,
-                within_limits(in_double, DType::f64) && within_limits_of_float(in_float, in_double) && within_limits(in_bf16)};
+      errors = {worst_of(in_double), worst_of(in_float), weights, in_bf16,
+                within_limits(in_double, DType::f64) && weights <= limit_of_weights && within_limits_of_float(in_float, in_double) &&
+                    within_limits(in_bf16)};
   }
   sync_ranks();
   return errors;
 }
 
 std::string text_of(const Levels& row, const Draw& d) {
-  return fmt::format("{:4} {:9} {:4}x{} {:11} {:10} {:6} {:6} {:8} {:16} {:6} {:5} {:6} {:6} {:7}", d.data, shard_names[row[shard]], d.pipeline,
+  return fmt::format("{:4} {:9} {:4}x{} {:11} {:10} {:6} {:6} {:8} {:16} {:6} {:5} {:6} {:6} {:7} {:6}", d.data, shard_names[row[shard]], d.pipeline,
                      d.chunks, stage_kinds[row[stages]], contexts[row[context]].name, d.tensor, d.attention_ranks > 0 ? "split" : "-",
                      d.sequence ? "parallel" : "-", recompute_names[row[recompute]], models[row[model]], row[tied] ? "tied" : "-",
-                     batches[row[batch]], row[frozen] ? "some" : "-", row[order] ? "tensor" : "data");
+                     batches[row[batch]], row[frozen] ? "some" : "-", row[order] ? "tensor" : "data", rules[row[rule]]);
 }
 
 std::string text_of(const Worst& e) { return fmt::format(" | {:7.1e} {:7.1e} {:7.1e}", e.gradients, e.loss, e.norm); }
 
 std::string text_of(const RowErrors& e) {
-  return text_of(e.in_double) + text_of(e.in_float) + fmt::format(" | {:7.1e} {:4.2f}", e.in_bf16.norm, e.in_bf16.ratio);
+  return text_of(e.in_double) + fmt::format(" {:7.1e}", e.weights) + text_of(e.in_float) +
+         fmt::format(" | {:7.1e} {:4.2f}", e.in_bf16.norm, e.in_bf16.ratio);
 }
 
 int every_row() {
@@ -202,8 +239,9 @@ TEST(equality_table, every_pair_of_features_equals_one_rank) {
   const auto table = every_pair(levels, valid, 2, least_rows, seed);
   if (rank == 0)
     fmt::print(
-        "seed {}; maximum errors of gradients, loss and norm in double and float; in bf16 of the norm, and rounding relative to one rank\n"
-        "row  data sharded   pipeline stages      context    tensor mixers sequence recompute        model  head  batch  frozen outer\n",
+        "seed {}; maximum errors of gradients, loss and norm in double, of weights after a step, and in float; in bf16 of the norm, and rounding "
+        "relative to one rank\n"
+        "row  data sharded   pipeline stages      context    tensor mixers sequence recompute        model  head  batch  frozen outer   rule\n",
         seed);
   RowErrors worst;
   int number = 0, looked_at = 0;
@@ -219,8 +257,8 @@ TEST(equality_table, every_pair_of_features_equals_one_rank) {
     worst.raise(*errors);
   }
   if (rank == 0)
-    fmt::print("{} of {} layouts, maximum errors:{}\nlimits: double {:.0e}, float {:.0e}, bf16 {} and {}\n", looked_at, table.size(), text_of(worst),
-               limit_of(DType::f64), limit_of(DType::f32), limit_in_bf16.norm, limit_in_bf16.ratio);
+    fmt::print("{} of {} layouts, maximum errors:{}\nlimits: double {:.0e} and {:.0e}, float {:.0e}, bf16 {} and {}\n", looked_at, table.size(),
+               text_of(worst), limit_of(DType::f64), limit_of_weights, limit_of(DType::f32), limit_in_bf16.norm, limit_in_bf16.ratio);
 }
 
 // Candidate layouts. A family uses the first that suits its model and batch, with as many pipeline stages as possible.

@@ -173,6 +173,24 @@ TEST(optimizers, traffic_and_memory_equal_plan_and_closed_form) {
   sync_ranks();
 }
 
+// Ranks that hold all weights need no directions: only the transformed matrices travel, from each owner to all others.
+TEST(optimizers, replicas_receive_each_transformed_matrix_once) {
+  const ModelConfig model = model_of("T2");
+  const Layout layout = layout_of(4, 1, 1);
+  if (Grid* const grid = grid_of(layout)) {
+    const EngineConfig config = config_of(model, layout, optimizer_of("name: muon", model));
+    Rig<double> rig(config, *grid);
+    grid->visit([](Communicator& c) { c.clear_traffic(); });
+    train(rig, 1, 1);
+    double matrices = 0;
+    for (const auto& p : rig.engine.parameters())
+      if (config.optimizer.rule_of(p->weight).name() == "muon") matrices += double(p->weight.size());
+    const double sent = double(grid->holders(HeldBy::all).traffic(Operation::all_to_all).bytes);
+    EXPECT_EQ(grid->world().sum(sent), 3 * 8 * matrices);
+  }
+  sync_ranks();
+}
+
 // States that one layout saved have the same bits on any other layout.
 TEST(optimizers, saved_states_are_read_by_any_layout) {
   const ModelConfig model = model_of("T2");
