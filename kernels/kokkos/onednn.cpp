@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -105,6 +106,14 @@ class GemmCache {
     return *known;
   }
 
+  // Memory for workspaces that the plan of the scratch memory does not contain.
+  void* unplanned(Index bytes) {
+    constexpr std::size_t cache_line = 64;
+    unplanned_.resize(std::max(unplanned_.size(), std::size_t(bytes) + cache_line));
+    const auto first = reinterpret_cast<std::uintptr_t>(unplanned_.data());
+    return unplanned_.data() + (cache_line - first % cache_line);
+  }
+
   void run(MatmulPrimitive& p, const void* a, const void* b, void* c, void* workspace) {
     if (!p.run) {
       p.run = dnnl::matmul(p.description);
@@ -125,6 +134,7 @@ class GemmCache {
   dnnl::stream stream_{engine_};
   std::unordered_map<StridedGemm, MatmulPrimitive, StridedGemm::Hash> primitives_;
   ShapeCounts<StridedGemm, std::optional<Index>> workspaces_;
+  std::vector<std::uint8_t> unplanned_;
 };
 
 bool has_onednn() { return true; }
@@ -147,9 +157,12 @@ void onednn_gemm(Device& dev, MatrixOp op_a, Matrix<const T> a, MatrixOp op_b, M
     dev.scratch.tensor<std::uint8_t>(dev.gemm_cache->workspace_of(shape));
     return;
   }
+  // Tiles of attention are as wide as the packed documents allow, and a narrower GEMM may need a larger workspace. The
+  // plan knows only the widths that it met.
   auto& primitive = dev.gemm_cache->of(shape);
-  const auto workspace = dev.scratch.tensor<std::uint8_t>(primitive.workspace);
-  dev.gemm_cache->run(primitive, a.data, b.data, c.data, workspace.data());
+  const bool planned = primitive.workspace <= dev.scratch.capacity() - dev.scratch.used();
+  void* const workspace = planned ? dev.scratch.tensor<std::uint8_t>(primitive.workspace).data() : dev.gemm_cache->unplanned(primitive.workspace);
+  dev.gemm_cache->run(primitive, a.data, b.data, c.data, workspace);
 }
 
 std::string onednn_version() {
