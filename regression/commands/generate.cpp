@@ -87,6 +87,8 @@ TEST(generate, several_prompts_at_once_equal_single_prompts) {
   }
   EXPECT_EQ(generated(all), expected);
   EXPECT_EQ(generated(all, 2), expected);
+  all.insert(all.end(), {"--data", "2"});
+  EXPECT_EQ(generated(all, 2), expected);
 }
 
 // The result of each prompt must not depend on the prompts that share its batch or on which slot of the batch it takes
@@ -113,6 +115,7 @@ TEST(generate, prompt_file_results_keep_the_file_order) {
   for (const char* batch_size : {"1", "2", "5"})
     EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", batch_size}), full) << batch_size;
   EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", "2"}, 2), full);
+  EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--data", "2"}, 2), full);
 }
 
 // Nearly uniform samples of a byte-level vocabulary contain every byte, also zero. JSON replaces bytes that are not UTF-8,
