@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of token sampling. kernels/ops/sampling/token_draw.hpp describes the method.
+#include <limits>
+
 #include "kernels/kokkos/rows.hpp"
 #include "kernels/ops/sampling/token_draw_math.hpp"
 
@@ -58,6 +60,34 @@ void draw_digits(Device& dev, TokenSearch search, int round, const DrawRules& ru
         TokenDraw& draw = draws.data()[d];
         choose_digit(draw, search, round, draw_rounds<A>, rules, [=](int i) { return b[i]; });
         found.data()[d] = DrawKey<A>::logit(draw.digits, round + 1);
+      });
+}
+
+template <class A>
+void gumbel_best(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, double temperature,
+                 Tensor1<const TokenDraw> draws, Tensor2<double> best) {
+  const Index held = logits.extent(1), only = logits.extent(0) == 1 ? 0 : 1;
+  for_teams(
+      "gumbel_best", dev, draws.extent(0), KOKKOS_LAMBDA(const Team& team, Index d) {
+        using Best = Kokkos::MaxLoc<double, Index>;
+        const A* const l = logits.data() + d * only * held;
+        const TokenDraw& draw = draws.data()[d];
+        typename Best::value_type most;
+        most.val = std::numeric_limits<double>::lowest(), most.loc = -1;
+        Kokkos::parallel_reduce(
+            Kokkos::TeamVectorRange(team, valid),
+            [=](Index v, typename Best::value_type& m) {
+              const double score = gumbel_score(double(l[v]), temperature, draw, first + v);
+              if (score > m.val) m.val = score, m.loc = v;
+            },
+            Best(most));
+        once(team, [&] {
+          double* const to = best.data() + 3 * d;
+          const bool found = valid > 0 && most.val > std::numeric_limits<double>::lowest();
+          to[0] = found ? most.val : std::numeric_limits<double>::lowest();
+          to[1] = found ? double(first + most.loc) : -1;
+          to[2] = found ? (double(l[most.loc]) - double(top.data()[d * only])) / temperature : 0;
+        });
       });
 }
 

@@ -115,14 +115,14 @@ TEST(generation, replies_are_the_same_on_every_replica) {
   std::vector<Request> requests;
   for (Index id = 0; id < 7; ++id)
     requests.push_back({3 * id, micro_batch(id, 1, 1 + Index(random() % 9), model.vocab_size).tokens, 1 + Index(random() % 3)});
-  const Sampling sampling{1, 0, 0.95, 7, made, {5}};
+  Sampling sampling{1, 0, 0.95, 7, made, {5}};
   const auto replies = [&](Grid& grid) {
     Generator generator(model, DType::f64, grid, {2, 9, made, Factors::stored, 3});
     Device device(false, 0);
     for (const auto& p : generator.stage().parameters().all()) assign(device, *p, WeightValues(p->weight));
     return GenerationService(generator).serve(requests, sampling);
   };
-  const auto one = replies(single_rank_grid(8));
+  auto one = replies(single_rank_grid(8));
   const auto expect_same = [&](const Layout& layout) {
     Grid* grid = grid_of(layout);
     if (!grid) return;
@@ -140,6 +140,9 @@ TEST(generation, replies_are_the_same_on_every_replica) {
   };
   for (const auto& [data, pipeline, tensor] : {std::array{2, 1, 1}, {4, 1, 1}, {2, 1, 2}, {2, 2, 1}, {1, 1, 4}})
     expect_same(layout_of(data, pipeline, tensor));
+  sampling.top_p = 1, sampling.rollouts = true;
+  one = replies(single_rank_grid(8));
+  for (const auto& [data, pipeline, tensor] : {std::array{4, 1, 1}, {1, 2, 2}, {1, 1, 4}}) expect_same(layout_of(data, pipeline, tensor));
   sync_ranks();
 }
 

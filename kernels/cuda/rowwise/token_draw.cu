@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of token sampling. kernels/ops/sampling/token_draw.hpp describes the method.
+#include <limits>
+
 #include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/ops/sampling/token_draw_math.hpp"
 
@@ -69,6 +71,30 @@ GYR_KERNEL draw_digits_kernel(TokenSearch search, int round, DrawRules rules, Gl
   found.store(d, DrawKey<A>::logit(draw.digits, round + 1));
 }
 
+// Scores of later columns replace only smaller ones, and the lowest token of the block wins.
+template <class A>
+GYR_KERNEL gumbel_best_kernel(Global<const A> logits, Index valid, Global<const A> top, Index first, double temperature, Global<const double> draws,
+                              Global<double> best) {
+  const Shared<double> storage;
+  constexpr double lowest = std::numeric_limits<double>::lowest();
+  const auto larger = [](double a, double b) { return b > a ? b : a; };
+  for (Index d = block_index(); d < draws.rows(); d += grid_blocks()) {
+    const Index r = logits.rows() == 1 ? 0 : d;
+    const TokenDraw draw = load_draw(draws, d);
+    double mine = lowest;
+    Index at = -1;
+    for (int c = thread_index(); c < int(valid); c += block_threads())
+      if (const double score = gumbel_score(double(logits.load(r, c)), temperature, draw, first + c); score > mine) mine = score, at = c;
+    const double most = block_fold(warp_largest(mine), storage, larger);
+    const double column = -block_fold(warp_largest(at >= 0 && mine == most ? -double(at) : lowest), storage, larger);
+    if (thread_index() != 0) continue;
+    const bool found = most > lowest;
+    best.store(d, 0, most);
+    best.store(d, 1, found ? double(first) + column : -1);
+    best.store(d, 2, found ? (double(logits.load(r, Index(column))) - double(top.load(r))) / temperature : 0);
+  }
+}
+
 }  // namespace
 
 template <class A>
@@ -89,6 +115,14 @@ void draw_digits(Device& dev, TokenSearch search, int round, const DrawRules& ru
                  Tensor1<A> found) {
   launch(dev, "draw_digits", {ceil_div(draws.extent(0), usual_threads), usual_threads}, draw_digits_kernel<A>, search, round, rules, bins,
          words_of(draws), found);
+}
+
+template <class A>
+void gumbel_best(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, double temperature,
+                 Tensor1<const TokenDraw> draws, Tensor2<double> best) {
+  const int warps = int(std::clamp<Index>(ceil_div(valid, Index(warp_size)), 1, most_threads / warp_size));
+  const Grid grid{std::min<Index>(draws.extent(0), most_blocks), warps * warp_size, warps * int(sizeof(double))};
+  launch(dev, "gumbel_best", grid, gumbel_best_kernel<A>, logits, valid, top, first, temperature, words_of(draws), best);
 }
 
 GYR_TOKEN_DRAW(double) GYR_TOKEN_DRAW(float)

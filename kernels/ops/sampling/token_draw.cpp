@@ -25,6 +25,18 @@ void draw_digits(Device& dev, TokenSearch search, int round, const DrawRules& ru
     backend::draw_digits<A>(dev, search, round, rules, bins, draws, found);
 }
 
+template <class A>
+void gumbel_best(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, double temperature,
+                 Tensor1<const TokenDraw> draws, Tensor2<double> best) {
+  const Index rows = logits.extent(0), columns = std::max<Index>(valid, 0), all = draws.extent(0);
+  ensure(columns <= Index(logits.extent(1)) && Index(top.extent(0)) == rows && (rows == 1 || all == rows) && Index(best.extent(0)) == all &&
+             best.extent(1) == 3,
+         "gumbel_best: logits ({},{}) do not fit {} valid columns, {} maxima, {} draws and results ({},{})", rows, logits.extent(1), valid,
+         top.extent(0), all, best.extent(0), best.extent(1));
+  if (const auto run = dev.launch("gumbel_best", double(all) * columns, double(sizeof(A)) * all * columns))
+    backend::gumbel_best<A>(dev, logits, columns, top, first, temperature, draws, best);
+}
+
 GYR_TOKEN_DRAW(double) GYR_TOKEN_DRAW(float)
 
 }  // namespace gyr

@@ -28,6 +28,9 @@ struct TokenDraw {
   double weight = 0, tokens = 0;         // weight and number of the tokens with the digits found so far
   double uncertain = 0;                  // 1: the draw must be repeated with a full row
   std::uint64_t digits = 0;              // digits found so far
+  // Gumbel draws, set by the caller: seed and hash of the name of a random stream (random.hpp), and position of the token.
+  std::uint64_t seed = 0, stream = 0;
+  std::int64_t position = 0;
 };
 
 enum class TokenSearch { top_k, top_p, token };
@@ -56,6 +59,14 @@ template <class A>
 void draw_digits(Device&, TokenSearch, int round, const DrawRules&, Tensor2<const double> bins /*(D,32)*/, Tensor1<TokenDraw> draws /*(D)*/,
                  Tensor1<A> found /*(D)*/);
 
+// Gumbel-max draws (Gumbel 1954) from softmax(l / temperature): the token with the largest score
+//   l_v / temperature - ln(-ln u_v),   u_v = number position 2^32 + v of the draw's stream, or 2^-54 if that is 0
+// best(d, 0), best(d, 1): largest score of this rank's columns, of which the first has token `first`, and its token; the
+// lowest double and -1 without columns. best(d, 2) = ln w_v of that token.
+template <class A>
+void gumbel_best(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<const A> top /*(R)*/, Index first, double temperature,
+                 Tensor1<const TokenDraw> draws /*(D)*/, Tensor2<double> best /*(D,3)*/);
+
 // Defined by each backend, called with checked arguments after the launch has been recorded.
 namespace backend {
 
@@ -64,11 +75,15 @@ void draw_bins(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> t
                Tensor2<double> bins);
 template <class A>
 void draw_digits(Device&, TokenSearch, int round, const DrawRules&, Tensor2<const double> bins, Tensor1<TokenDraw> draws, Tensor1<A> found);
+template <class A>
+void gumbel_best(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, double temperature, Tensor1<const TokenDraw> draws,
+                 Tensor2<double> best);
 
 }  // namespace backend
 
 #define GYR_TOKEN_DRAW(A)                                                                                                                 \
   template void draw_bins<A>(Device&, Tensor2<const A>, Index, Tensor1<const A>, double, int, Tensor1<const TokenDraw>, Tensor2<double>); \
-  template void draw_digits<A>(Device&, TokenSearch, int, const DrawRules&, Tensor2<const double>, Tensor1<TokenDraw>, Tensor1<A>);
+  template void draw_digits<A>(Device&, TokenSearch, int, const DrawRules&, Tensor2<const double>, Tensor1<TokenDraw>, Tensor1<A>);       \
+  template void gumbel_best<A>(Device&, Tensor2<const A>, Index, Tensor1<const A>, Index, double, Tensor1<const TokenDraw>, Tensor2<double>);
 
 }  // namespace gyr

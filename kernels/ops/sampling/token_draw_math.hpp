@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "kernels/base/philox.hpp"
 #include "kernels/ops/sampling/token_draw.hpp"
 
 namespace gyr {
@@ -37,6 +38,15 @@ class DrawKey {
 };
 
 GYR_FUNCTION double draw_weight(double below, double temperature) { return std::exp(below / temperature); }
+
+GYR_FUNCTION double gumbel_score(double logit, double temperature, const TokenDraw& d, Index token) {
+  const auto low = [](std::uint64_t x) { return std::uint32_t(x); };
+  const auto high = [](std::uint64_t x) { return std::uint32_t(x >> 32); };
+  const PhiloxWords w = philox({{std::uint32_t(token), std::uint32_t(d.position), low(d.stream), high(d.stream)}}, {{low(d.seed), high(d.seed)}});
+  const std::uint64_t bits = (std::uint64_t(w.at[0]) << 32 | w.at[1]) >> 11;  // as Stream::uniform
+  const double u = bits > 0 ? double(bits) * 0x1p-53 : 0x1p-54;
+  return logit / temperature - std::log(-std::log(u));
+}
 
 // Bound of the rounding of sums of weights, here and in sums over a sorted row.
 GYR_FUNCTION double draw_margin(const TokenDraw& d, const DrawRules& r) { return d.all * double(r.vocab_size + 8) * 0x1p-51; }

@@ -57,7 +57,8 @@ void expect_texts_of_single_requests(const ModelConfig& model, DType dtype, Dice
   for (Index id = 0, count = dice.from(2, 6); id < count; ++id)
     requests.push_back({id * 7 + 1, dice.prompt(dice.from(1, longest), model.vocab_size), dice.from(1, 4)});
   dice.shuffle(requests);
-  Sampling sampling{double(dice.from(0, 3)) / 2, dice.from(0, 1) * 9, dice.from(0, 1) ? 1 : 0.9, std::uint64_t(dice.from(1, 99)), tokens, {3}, exact};
+  Sampling sampling{double(dice.from(0, 3)) / 2, dice.from(0, 1) * 9, dice.from(0, 1) ? 1 : 0.9, std::uint64_t(dice.from(1, 99)), tokens, {3}, exact,
+                    dice.from(0, 1) == 1};
   TextHooks hooks;
   Index done = 0;
   hooks.stops = [](const GeneratedText& r) { return Index(r.tokens.size()) == 1 + (r.id + 5 * r.sample) % 11; };
@@ -126,6 +127,26 @@ TEST(service, samples_have_random_streams_of_their_own) {
   for (const GeneratedText& reply : GenerationService(generator).serve({{0, {5, 9}, 4}, {1, {5, 9}, 4}}, {4, 0, 1, 1, 12}))
     different.insert(reply.tokens);
   EXPECT_EQ(different.size(), 8u);
+}
+
+// Gumbel draws of a model whose logits are all equal are those of equal scores, with the streams of policy training.
+TEST(service, rollouts_take_gumbel_draws) {
+  const ModelConfig& model = named("T1").model;
+  Generator generator(model, DType::f32, single_rank_grid(model.layers()), {2, 2, 5, Factors::stored, 3});
+  set_values(generator);
+  Device device(false, 0);
+  assign(device, generator.stage().head().weight(), [](Index) { return 0; });
+  for (const GeneratedText& reply : GenerationService(generator).serve({{4, {5, 9}, 3}}, {1, 0, 1, 6, 5, {}, false, true})) {
+    const Stream stream(6, fmt::format("rollout 4/{}", reply.sample));
+    for (Index t = 0; t < 5; ++t) {
+      Index want = 0;
+      for (Index v = 1; v < model.vocab_size; ++v)
+        if (stream.uniform((t << 32) + v) > stream.uniform((t << 32) + want)) want = v;
+      EXPECT_EQ(reply.tokens[std::size_t(t)], Token(want)) << reply.sample;
+      EXPECT_NEAR(reply.log_probs[std::size_t(t)], -std::log(double(model.vocab_size)), 1e-12);
+      EXPECT_EQ(reply.kept[std::size_t(t)], 1);
+    }
+  }
 }
 
 // Log-probabilities are those of the training forward on the full text.

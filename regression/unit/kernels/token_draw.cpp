@@ -145,6 +145,60 @@ TEST(token_draw, ties_and_borders_are_uncertain) {
   EXPECT_TRUE(uncertain({0.0, -0.0, -5}, 0.3, {1, 0, 1, 3})) << "0 and -0 are equal logits";
 }
 
+// Best columns of all shards: token, and the logarithm of its weight.
+template <class A>
+std::pair<Index, double> gumbel(const std::vector<double>& row, const TokenDraw& draw, double temperature, const std::vector<Index>& parts) {
+  Sharded<A> s({row}, {0}, parts, 5);
+  s.draws(0) = draw;
+  const auto best = s.bench.template zeros<double>(1, 3);
+  double most = -INFINITY, weight = 0;
+  Index token = -1, first = 0;
+  for (std::size_t i = 0; i < parts.size(); first += parts[i++]) {
+    gumbel_best<A>(s.bench.dev, s.shards[i], parts[i], s.top, first, temperature, s.draws, best);
+    EXPECT_EQ(best(0, 1) < 0, parts[i] == 0);
+    if (parts[i] > 0 && best(0, 0) > most) most = best(0, 0), token = Index(best(0, 1)), weight = best(0, 2);
+  }
+  return {token, weight};
+}
+
+// The vector is that of the specification of policy training.
+TEST(token_draw, gumbel_draws_equal_the_specified_tokens) {
+  const std::vector<double> z{0.3, 2.1, -1.2, 1.4};
+  TokenDraw draw;
+  draw.seed = 7, draw.stream = hash_of("rollout 17/2");
+  const Stream stream(7, "rollout 17/2");
+  EXPECT_NEAR(stream.uniform(1), 0.484286712914, 1e-12);
+  std::vector<Index> tokens;
+  for (draw.position = 0; draw.position < 8; ++draw.position) {
+    tokens.push_back(gumbel<double>(z, draw, 1, {4}).first);
+    for (const std::vector<Index>& parts : {std::vector<Index>{1, 3}, {2, 0, 2}, {1, 1, 1, 1}}) {
+      EXPECT_EQ(gumbel<double>(z, draw, 1, parts).first, tokens.back());
+      EXPECT_EQ(gumbel<float>(z, draw, 1, parts).first, tokens.back());
+    }
+  }
+  EXPECT_EQ(tokens, (std::vector<Index>{1, 1, 1, 1, 1, 0, 1, 3}));
+}
+
+TEST(token_draw, gumbel_draws_equal_plain_loops) {
+  std::mt19937_64 random(seed_of_run());
+  for (int number = 0; number < 20; ++number) {
+    const Index columns = 1 + Index(random() % 300), first = Index(random() % std::uint64_t(columns + 1));
+    const std::vector<double> row = some_row<float>(random, columns, 2);
+    const double temperature = 0.1 * double(1 + random() % 30);
+    TokenDraw draw;
+    draw.seed = random(), draw.stream = hash_of("a"), draw.position = std::int64_t(random() % 1000);
+    const Stream stream(draw.seed, "a");
+    Index want = 0;
+    double most = -INFINITY;
+    for (Index v = 0; v < columns; ++v)
+      if (const double score = row[v] / temperature - std::log(-std::log(stream.uniform((draw.position << 32) + v))); score > most)
+        most = score, want = v;
+    const auto [token, weight] = gumbel<float>(row, draw, temperature, {first, columns - first});
+    EXPECT_EQ(token, want);
+    EXPECT_NEAR(weight, (row[want] - *std::max_element(row.begin(), row.end())) / temperature, 1e-12);
+  }
+}
+
 // NaN and infinity are in no bin, so that the caller finds them by the number of finite logits.
 TEST(token_draw, non_finite_logits_are_not_counted) {
   for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {

@@ -96,7 +96,7 @@ void Generator::rehearse_all(Lengths lengths) {
   for (Index length = 1; length < limits_.prompt; length = lengths == Lengths::all ? length + 1 : length * 2) rehearse_prompt(length);
   rehearse_prompt(std::min(few_rows + 1, limits_.prompt));
   rehearse_prompt(limits_.prompt);
-  const std::vector<Step> steps(limits_.sequences, Step{0, capacity() - 1, source_capacity(), 0});
+  const std::vector<Step> steps(limits_.sequences, Step{0, capacity() - 1, source_capacity(), {}});
   for (Index n = 1; n <= limits_.sequences; ++n) uncounted([&] { decode(std::span(steps).first(n), {}); });
 }
 
@@ -111,7 +111,7 @@ void Generator::uncounted(const std::function<void()>& run) {
 void Generator::rehearse_prompt(Index length) {
   if (!rehearsed_.insert(length).second) return;
   const std::vector<Token> prompt(length, 0);
-  uncounted([&] { read(0, prompt, {}, std::vector<double>(limits_.samples, 0)); });
+  uncounted([&] { read(0, prompt, {}, std::vector<DrawPlace>(limits_.samples)); });
 }
 
 void Generator::accept_length(Index length) {
@@ -133,15 +133,15 @@ void Generator::wait_for_weights() {
 
 Index Generator::bytes() const { return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity(); }
 
-std::vector<DrawnToken> Generator::read(Index slot, std::span<const Token> prompt, const Sampling& sampling, std::span<const double> uniforms) {
+std::vector<DrawnToken> Generator::read(Index slot, std::span<const Token> prompt, const Sampling& sampling, std::span<const DrawPlace> places) {
   const Index length = Index(prompt.size());
   accept_length(length);
   state_->forget(*device_, slot);
-  if (!encodes_) return advance({1, length, slot, {0}}, prompt, {}, sampling, uniforms);
+  if (!encodes_) return advance({1, length, slot, {0}}, prompt, {}, sampling, places);
   SequenceLayout begin{1, 1, slot, {0}};
   begin.source_lengths = {length};
   const Token start = config_.decoder_start_token_id;
-  return advance(begin, {&start, 1}, {{1, length, slot, {0}}, prompt}, sampling, uniforms);
+  return advance(begin, {&start, 1}, {{1, length, slot, {0}}, prompt}, sampling, places);
 }
 
 std::vector<DrawnToken> Generator::decode(std::span<const Step> steps, const Sampling& sampling) {
@@ -150,33 +150,33 @@ std::vector<DrawnToken> Generator::decode(std::span<const Step> steps, const Sam
   for (Index first = 0; first < all; first += most) {
     SequenceLayout layout{std::min(most, all - first), 1, first, {}};
     std::vector<Token> tokens;
-    std::vector<double> uniforms;
+    std::vector<DrawPlace> places;
     for (const Step& step : steps.subspan(first, layout.batch)) {
-      layout.past.push_back(step.past), tokens.push_back(step.token), uniforms.push_back(step.uniform);
+      layout.past.push_back(step.past), tokens.push_back(step.token), places.push_back(step.place);
       if (encodes_) layout.source_lengths.push_back(step.source);
     }
-    const auto block = advance(layout, tokens, {}, sampling, uniforms);
+    const auto block = advance(layout, tokens, {}, sampling, places);
     drawn.insert(drawn.end(), block.begin(), block.end());
   }
   return drawn;
 }
 
 std::vector<DrawnToken> Generator::advance(const SequenceLayout& sequences, std::span<const Token> tokens, const GivenText& source,
-                                           const Sampling& sampling, std::span<const double> uniforms) {
+                                           const Sampling& sampling, std::span<const DrawPlace> places) {
   Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
   Scope scope(device_->scratch);
   std::optional<DeviceDraws> draws;
-  if (stage_->last()) draws.emplace(*device_, accumulator_of(dtype_), uniforms);
+  if (stage_->last()) draws.emplace(*device_, accumulator_of(dtype_), grid_.tensor().size(), places);
   const Bundle input = stage_->begin(*device_, sequences, tokens, source);
   if (rank > 0) input.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
-  const bool again = repeats_ && sequences.seq_length == 1 && sequences.first_sequence == 0 && Index(uniforms.size()) == sequences.batch;
+  const bool again = repeats_ && sequences.seq_length == 1 && sequences.first_sequence == 0 && Index(places.size()) == sequences.batch;
   const DeviceDraws* const here = draws ? &*draws : nullptr;
   const Made made = again ? replay_decode(sequences.batch, here, sampling) : compute(here, sampling);
   if (!stage_->last())
     made.output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
-  std::vector<DrawnToken> drawn(uniforms.size());
-  if (draws) drawn = tokens_of(*draws, made.logits, sampling, uniforms);
+  std::vector<DrawnToken> drawn(places.size());
+  if (draws) drawn = tokens_of(*draws, made.logits, sampling, places);
   if (!device_->dry_run()) broadcast_from_last_stage(drawn);
   return drawn;
 }
@@ -190,9 +190,10 @@ Generator::Made Generator::compute(const DeviceDraws* draws, const Sampling& sam
 }
 
 Generator::Made Generator::replay_decode(Index sequences, const DeviceDraws* draws, const Sampling& sampling) {
-  Repeated& r =
-      repeated_.try_emplace({sequences, sampling.temperature, sampling.top_k, sampling.top_p}, Repeated{GraphReplay(layer_communicators(grid_))})
-          .first->second;
+  Repeated& r = repeated_
+                    .try_emplace({sequences, sampling.temperature, sampling.top_k, sampling.top_p, sampling.rollouts},
+                                 Repeated{GraphReplay(layer_communicators(grid_))})
+                    .first->second;
   const void *const tokens = stage_->slot(0, 0).text.tokens.data(), *const drawn = draws ? draws->address() : nullptr;
   r.work.run(*device_, [&] { r.made = compute(draws, sampling), r.tokens = tokens, r.draws = drawn; });
   ensure(tokens == r.tokens && drawn == r.draws, "the token ids of {} sequences are not where they were when the CUDA graph was captured", sequences);
@@ -204,12 +205,12 @@ Index Generator::graphs() const {
 }
 
 std::vector<DrawnToken> Generator::tokens_of(const DeviceDraws& draws, const AnyTensor2& logits, const Sampling& sampling,
-                                             std::span<const double> uniforms) {
+                                             std::span<const DrawPlace> places) {
   std::vector<DrawnToken> drawn = draws.tokens(*device_, sampling, config_.vocab_size);
   if (device_->dry_run()) drawn[0].token = uncertain_token;  // so that memory is planned for it
   for (std::size_t i = 0; i < drawn.size(); ++i)
     if (drawn[i].token == uncertain_token)
-      drawn[i] = sample_token(gather_logits(rows(logits, logits.rows > 1 ? Index(i) : 0, 1)), sampling, uniforms[i]);
+      drawn[i] = sample_token(gather_logits(rows(logits, logits.rows > 1 ? Index(i) : 0, 1)), sampling, places[i].uniform);
   return drawn;
 }
 

@@ -47,13 +47,13 @@ class Generator {
   bool encodes() const { return encodes_; }  // an encoder reads the prompt, and the text begins with one token
 
   // Prefill: reads a prompt into a slot, whose former state is cleared. Returns the first tokens of as many texts as
-  // there are uniform random numbers, the same on every stage.
-  std::vector<DrawnToken> read(Index slot, std::span<const Token> prompt, const Sampling&, std::span<const double> uniforms);
+  // there are places, the same on every stage.
+  std::vector<DrawnToken> read(Index slot, std::span<const Token> prompt, const Sampling&, std::span<const DrawPlace> places);
   // Last token of a slot, number of tokens before it, length of its encoder input, and random number of the next token.
   struct Step {
     Token token = 0;
     Index past = 0, source = 1;
-    double uniform = 0;
+    DrawPlace place = {};
   };
   // Decodes the next token of slots 0 to n - 1, one per step. Returns one token per slot, the same on every stage.
   std::vector<DrawnToken> decode(std::span<const Step>, const Sampling&);
@@ -91,10 +91,10 @@ class Generator {
   void uncounted(const std::function<void()>& run);  // runs passes of a dry run, which count traffic that is not sent
   // Measures the memory of prompts of this length, and allocates more if one needs more than all lengths before.
   void accept_length(Index length);
-  // Reads new tokens of some sequences. Returns one token per uniform number, the same on every stage: from the last row
+  // Reads new tokens of some sequences. Returns one token per place, the same on every stage: from the last row
   // of each sequence, or all from that of the only sequence.
   std::vector<DrawnToken> advance(const SequenceLayout&, std::span<const Token>, const GivenText& source, const Sampling&,
-                                  std::span<const double> uniforms);
+                                  std::span<const DrawPlace> places);
   // Output of this stage for the tokens in its slot; logits only on the last stage, (sequences, columns of this rank).
   struct Made {
     Bundle output = {};
@@ -105,13 +105,13 @@ class Generator {
   // The same as compute, replayed as a CUDA graph if one was captured.
   Made replay_decode(Index sequences, const DeviceDraws*, const Sampling&);
   // Waits for the draws, and repeats uncertain ones on the host.
-  std::vector<DrawnToken> tokens_of(const DeviceDraws&, const AnyTensor2& logits, const Sampling&, std::span<const double> uniforms);
+  std::vector<DrawnToken> tokens_of(const DeviceDraws&, const AnyTensor2& logits, const Sampling&, std::span<const DrawPlace> places);
   // All columns of one row of logits.
   std::vector<double> gather_logits(const AnyTensor2& mine);
   // Sends what the last stage has drawn to every stage.
   void broadcast_from_last_stage(std::vector<DrawnToken>&);
   // Decode pass for a fixed number of sequences and sampling rule, captured as a CUDA graph: one token per sequence.
-  using RepeatedPass = std::tuple<Index, double, Index, double>;  // sequences, temperature, top_k, top_p
+  using RepeatedPass = std::tuple<Index, double, Index, double, bool>;  // sequences, temperature, top_k, top_p, rollouts
   struct Repeated {
     GraphReplay work;
     const void *tokens = nullptr, *draws = nullptr;  // addresses of the token ids that the graph reads, and of its draws

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "kernels/device/random.hpp"
@@ -26,6 +27,10 @@ struct Sampling {
   // true: decode blocks of at most few_rows texts (gemm.hpp), so that in fp32 and bf16 no bit depends on the number of
   // texts in progress. false: decode all of them in one pass, which is faster.
   bool exact = false;
+  // Draws of policy training. true: random streams have the names "rollout ID/SAMPLE", and draws from the full vocabulary
+  // are Gumbel-max draws (token_draw.hpp). false: the names are "sequence ID" and, from the second sample on,
+  // "sequence ID/SAMPLE", and one number of the stream selects the token in the order of likelihood.
+  bool rollouts = false;
 };
 
 // A prompt and the number of texts that continue it. The prompt is read once, however many texts there are.
@@ -57,7 +62,23 @@ struct TextHooks {
   std::function<void(const GeneratedText&)> done = {};
 };
 
-// Random stream of a text: its token at position t is drawn with number t of the stream.
-Stream stream_of(std::uint64_t seed, Index id, Index sample);
+// Random number of a token: number `position` of the stream with this seed and hash of a name (random.hpp).
+struct DrawPlace {
+  double uniform = 0;
+  std::uint64_t seed = 0, stream = 0;
+  Index position = 0;
+};
+
+// Random stream of a text.
+class TextStream {
+ public:
+  TextStream(const Sampling&, Index id, Index sample);
+  DrawPlace at(Index position) const { return {stream_.uniform(position), seed_, name_, position}; }
+
+ private:
+  TextStream(std::uint64_t seed, const std::string& name) : stream_(seed, name), seed_(seed), name_(hash_of(name)) {}
+  Stream stream_;
+  std::uint64_t seed_, name_;
+};
 
 }  // namespace gyr

@@ -25,11 +25,12 @@ struct DrawnToken {
 DrawnToken sample_token(std::span<const double> logits, const Sampling&, double uniform);
 
 // Draws on the device. The host receives a few values per draw, and the tensor-parallel ranks exchange bins of tokens
-// instead of logits. Tokens are those of sample_token. The objects live in scratch memory until the end of the scope.
+// instead of logits. Tokens are those of sample_token, or with Sampling::rollouts Gumbel-max draws. The objects live in
+// scratch memory until the end of the scope.
 class DeviceDraws {
  public:
-  // Uploads a uniform random number per draw. `logits`: type of the logits.
-  DeviceDraws(Device&, DType logits, std::span<const double> uniforms);
+  // Uploads the random number of each draw. `logits`: type of the logits. `ranks`: number of tensor-parallel ranks.
+  DeviceDraws(Device&, DType logits, int ranks, std::span<const DrawPlace>);
   // Enqueues all draws: one from each row of this rank's columns of logits, or all from the only row.
   void enqueue(Device&, Communicator& tensor, const Head&, const AnyTensor2& logits, const Sampling&, Index vocab_size) const;
   // Waits for the device and returns the drawn tokens.
@@ -40,12 +41,18 @@ class DeviceDraws {
   template <class A>
   void enqueue(Device&, Communicator& tensor, const Head&, Tensor2<const A> logits, const Sampling&, Index vocab_size) const;
   Tensor1<TokenDraw> draws() const { return Tensor1<TokenDraw>(reinterpret_cast<TokenDraw*>(values_.data()), count_); }
-  AnyTensor ids() const { return {values_.data() + count_ * values_per_draw, dtype_, count_}; }
+  // Results: the drawn token ids, each negated, or with Gumbel draws the best ones of each rank (ranks, draws, 3).
+  double* results() const { return values_.data() + count_ * values_per_draw; }
+  static bool takes_gumbel(const Sampling& s) { return s.rollouts && s.temperature > 0 && s.top_k == 0 && s.top_p == 1; }
+  template <class A>
+  void search(Device&, Communicator& tensor, const Head&, Tensor2<const A> logits, Tensor1<const A> top, const Sampling&, Index vocab_size) const;
+  DrawnToken best_of_ranks(const double* results, Index d, double all) const;
 
   static constexpr Index values_per_draw = sizeof(TokenDraw) / sizeof(double);
   Index count_;
   DType dtype_;
-  Tensor1<double> values_;  // states of the draws, followed by the drawn token ids, each negated
+  int ranks_;
+  Tensor1<double> values_;  // states of the draws, followed by the results
 };
 
 }  // namespace gyr

@@ -71,7 +71,7 @@ class GenerationService::Batch {
     if (ends(text, first_[replies_[text].sample])) return true;
     if (request.samples > 1) generator_.copy(generator_.prefix_slot(), s);
     const Index length = Index(request.prompt.size());
-    slots_[s] = {text, {replies_[text].tokens.back(), generator_.encodes() ? 1 : length, length, 0}};
+    slots_[s] = {text, {replies_[text].tokens.back(), generator_.encodes() ? 1 : length, length, {}}};
     return true;
   }
 
@@ -79,13 +79,13 @@ class GenerationService::Batch {
   bool read_prompt(Index s) {
     if (read_ == requests_.size()) return false;
     const Request& request = *requests_[read_++];
-    std::vector<double> uniforms;
+    std::vector<DrawPlace> places;
     for (Index sample = 0; sample < request.samples; ++sample) {
       replies_.push_back({request.id, sample});
-      streams_.push_back(stream_of(sampling_.seed, request.id, sample));
-      uniforms.push_back(streams_.back().uniform(0));
+      streams_.emplace_back(sampling_, request.id, sample);
+      places.push_back(streams_.back().at(0));
     }
-    first_ = generator_.read(request.samples > 1 ? generator_.prefix_slot() : s, request.prompt, sampling_, uniforms);
+    first_ = generator_.read(request.samples > 1 ? generator_.prefix_slot() : s, request.prompt, sampling_, places);
     pace_.prompt_tokens += Index(request.prompt.size());
     return true;
   }
@@ -96,7 +96,7 @@ class GenerationService::Batch {
     std::vector<Generator::Step> steps;
     for (Index s = 0; s < n; ++s) {
       Slot& slot = slots_[s];
-      if (slot.text) slot.next.uniform = streams_[*slot.text].uniform(Index(replies_[*slot.text].tokens.size()));
+      if (slot.text) slot.next.place = streams_[*slot.text].at(Index(replies_[*slot.text].tokens.size()));
       steps.push_back(slot.next);
     }
     const std::vector<DrawnToken> drawn = generator_.decode(steps, sampling_);
@@ -132,7 +132,7 @@ class GenerationService::Batch {
   std::vector<const Request*> requests_;
   std::vector<Slot> slots_;
   std::vector<GeneratedText> replies_;  // of all prompts that were read
-  std::vector<Stream> streams_;         // of the same texts
+  std::vector<TextStream> streams_;     // of the same texts
   std::vector<DrawnToken> first_;       // first tokens of the prompt that was read last
   std::size_t read_ = 0, started_ = 0;
 };
