@@ -277,6 +277,12 @@ TEST(generate, response_keeps_the_space_of_its_first_word) {
   EXPECT_TRUE(chat.out.starts_with("kat")) << chat.out << chat.err;  // the reply of a template is a text of its own
 }
 
+TEST(generate, replicas_that_do_not_divide_ranks_are_refused) {
+  const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--data", "2", "--pipeline", "3"}, {.ranks = 2});
+  EXPECT_EQ(r.code, int(Exit::config));
+  EXPECT_NE(r.err.find("--data 2 x --pipeline 3 does not divide the 2 ranks; start a multiple of 6"), std::string::npos) << r.err;
+}
+
 TEST(generate, absurd_token_counts_and_lengths_are_refused) {
   for (const char* tokens : {"9223372036854775807", "16777216"}) {
     const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--tokens", tokens});
