@@ -216,7 +216,7 @@ TEST(classes, deck_gives_class_names_or_count) {
 TEST(classes, generator_refuses_classification_model) {
   ModelConfig m = model_of(tag(numbered_classes(3)));
   m.attention.causal = true;
-  const Error error = error_of([&] { Generator(m, DType::f32, single_rank_grid(2), {1, {4}, 2}); });
+  const Error error = error_of([&] { Generator(m, DType::f32, single_rank_grid(2), {1, 4, 2}); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("train.objective = tag"), std::string::npos) << error.what();
 }

@@ -69,6 +69,7 @@ BucketPlan Stage::buckets() const {
 }
 
 void Stage::make_slots(const std::vector<SlotMemory>& memory, bool dry_run) {
+  slots_.clear();
   for (const SlotMemory& chunk : memory) {
     auto& slots = slots_.emplace_back();
     for (int i = 0; i < chunk.count; ++i) slots.emplace_back(Arena::make(Memory::activations, chunk.bytes, dry_run));
@@ -76,6 +77,7 @@ void Stage::make_slots(const std::vector<SlotMemory>& memory, bool dry_run) {
 }
 
 void Stage::make_slots(const std::vector<SlotMemory>& chunks, const Arena& memory) {
+  slots_.clear();
   Index at = 0;
   for (const SlotMemory& chunk : chunks) {
     auto& slots = slots_.emplace_back();
