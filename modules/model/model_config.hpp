@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct AttentionConfig {
   Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // number of query heads, of key/value heads, of channels per head
   double rope_theta = 1e11;                              // base of the rotary position embedding (RoPE)
   RopeScaling rope_scaling = {};
+  RotarySections rotary_sections = {};  // components of a row's position (M-RoPE), and the channel pairs that each rotates
   double rotary_fraction = 1;           // fraction of each head's channels that RoPE rotates, the first ones; 0: no RoPE
   bool bias = false, qkv_bias = false;  // true: biases on q, k, v and o; on q, k and v only
   bool qk_norm = false;                 // true: RMSNorm of each query and key head before RoPE
@@ -122,6 +124,15 @@ enum class NormType { rms, layer, layer_no_bias };
 // on each branch's output.
 enum class NormPlacement { before, after, both };
 
+// What a stack of layers has of its own, besides its pattern. The rest is that of the model.
+struct StackConfig {
+  Index hidden_size = 1024;
+  NormType norm = NormType::rms;
+  double rms_norm_eps = 1e-5;
+  AttentionConfig attention = {};
+  MlpConfig mlp = {};
+};
+
 struct ModelConfig {
   std::string pattern;  // one symbol per layer, see layer.hpp
   Index vocab_size = 32784, hidden_size = 1024;
@@ -138,6 +149,8 @@ struct ModelConfig {
   double init_std = 0.02;                   // standard deviation of initial weight matrices
   std::int32_t pad_token_id = -1;           // padding token, whose embedding gets no gradient; negative: none
   std::int32_t decoder_start_token_id = 0;  // first token of the decoder input after an encoder
+  std::string encoder_front = "tokens";     // what makes the first rows of an encoder, see front.hpp
+  std::optional<StackConfig> encoder = {};  // configuration of the layers before the symbol >; none: that of the other layers
   AttentionConfig attention;
   WindowConfig window;
   MambaConfig mamba;

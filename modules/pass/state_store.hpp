@@ -39,6 +39,13 @@ class StateStore {
   void forget(Device& dev, Index sequence) {
     for (const auto& [owner, all] : made_) fill(dev, rows(all, sequence * (all.size / sequences_), all.size / sequences_), 0);
   }
+  // Copies the state of a sequence to another entry.
+  void copy(Device& dev, Index from, Index to) {
+    for (const auto& [owner, all] : made_) {
+      const Index each = all.size / sequences_;
+      if (!dev.dry_run()) copy_on_device(dev, rows(all, from * each, each), rows(all, to * each, each));
+    }
+  }
 
  private:
   Arena arena_;

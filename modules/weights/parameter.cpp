@@ -171,11 +171,33 @@ AnyTensor zero_shard_of(const AnyTensor& all, const Coordinate& ranks) {
 void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
   if (buckets_.empty()) lay_out(1);
   ensure(factors_ == Factors::stored || (keep == Gradients::none && shard() == Shard::none), "int8 weights cannot be trained");
+  ensure(!borrows_ || keep == Gradients::none, "borrowed weights cannot be trained");
+  if (borrows_) return;
   allocate_values(weights);
   allocate_int8(weights);
   if (keep == Gradients::none) return;
   allocate_gradients(gradients);
   expert_loads_.allocate(weights);
+}
+
+void Parameters::borrow(ParameterList of) {
+  const auto boxes = [](const Parameter& p) {
+    std::vector<Shape> all{p.held.shape};
+    for (const Held& held : p.held.boxes) all.insert(all.end(), {held.box.first, held.box.count, held.local});
+    return all;
+  };
+  for (const auto& mine : all_) {
+    const auto found = std::find_if(of.begin(), of.end(), [&](const auto& p) { return p->weight.name == mine->weight.name; });
+    require(found != of.end(), Exit::config, "{} cannot be borrowed: this rank of the training engine does not hold it; use the same pipeline stages",
+            mine->weight.name);
+    require(!(*found)->value_is_sharded_, Exit::config, "{} cannot be borrowed: ZeRO-3 shards it; train with parallel.shard: gradients or less",
+            mine->weight.name);
+    require((*found)->dtype_ == mine->dtype_ && boxes(**found) == boxes(*mine) && factors_ == Factors::stored, Exit::config,
+            "{} cannot be borrowed: it is stored as {} in another tensor-parallel sharding or in int8; use the layout and precision of training",
+            mine->weight.name, name_of((*found)->dtype_));
+    mine->value_ = (*found)->value_;
+  }
+  borrows_ = true;
 }
 
 // Number of buffers that ZeRO-sharded buckets take in turn: 2, or 1 if there is only one such bucket.

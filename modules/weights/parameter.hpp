@@ -178,6 +178,10 @@ class Parameters {
   // weight may be declared afterwards.
   void lay_out(Index bucket_bytes);
   void allocate(Arena& weights, Arena& gradients, Gradients);
+  // Uses the values of the weights of the same name in `of`, for inference. Must be called before allocate(), which then
+  // allocates nothing; `of` must outlive this object. Exit::config if a weight is absent, or is stored in another type,
+  // sharding or form.
+  void borrow(ParameterList of);
 
   // Weights that are stored in int8 are loaded one after the other into a buffer for the largest of them (load_into)
   // and quantized from there (quantize_loaded). Without a buffer none can be loaded.
@@ -269,6 +273,7 @@ class Parameters {
   std::vector<Parameter*> without_adapter_;  // targets whose adapters are not declared yet
   Span team_ = {0, 0};
   Factors factors_ = Factors::stored;
+  bool borrows_ = false;  // true: values are in memory of other parameters
   ExpertLoads expert_loads_;
   std::vector<Group> groups_;
   std::vector<bool> cluster_trained_;

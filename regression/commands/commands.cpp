@@ -43,7 +43,7 @@ const Help helps[] = {
                 "--mask-token", "--records",   "--logits",    "--batch", "--batch-tokens", "--tensor",    "--pipeline", "--precision", "--weights"}},
     {{"generate"},
      {"--help", "--prompt", "--template", "--tokenizer", "--tokens", "--temperature", "--chat", "--greedy", "--top-k", "--top-p", "--seed", "--stop",
-      "--pipeline", "--precision", "--plain", "--batch", "--together", "--weights"}},
+      "--pipeline", "--data", "--precision", "--plain", "--batch", "--together", "--weights"}},
     {{"info"}, {"--help", "--check", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
     {{"reshard"}, {"--help", "--files", "--deflate"}},

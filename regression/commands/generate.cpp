@@ -87,6 +87,8 @@ TEST(generate, several_prompts_at_once_equal_single_prompts) {
   }
   EXPECT_EQ(generated(all), expected);
   EXPECT_EQ(generated(all, 2), expected);
+  all.insert(all.end(), {"--data", "2"});
+  EXPECT_EQ(generated(all, 2), expected);
 }
 
 // The result of each prompt must not depend on the prompts that share its batch or on which slot of the batch it takes
@@ -113,6 +115,7 @@ TEST(generate, prompt_file_results_keep_the_file_order) {
   for (const char* batch_size : {"1", "2", "5"})
     EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", batch_size}), full) << batch_size;
   EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--together", "2"}, 2), full);
+  EXPECT_EQ(generated({"--batch", folder / "prompts.txt", "--greedy", "--stop", "a ", "--data", "2"}, 2), full);
 }
 
 // Nearly uniform samples of a byte-level vocabulary contain every byte, also zero. JSON replaces bytes that are not UTF-8,
@@ -272,6 +275,12 @@ TEST(generate, response_keeps_the_space_of_its_first_word) {
   const Result chat = run({"generate", Material::get().trained(), "--tokenizer", file, "--prompt", "ka", "--greedy", "--tokens", "24", "--template",
                            "{prompt}{response}"});
   EXPECT_TRUE(chat.out.starts_with("kat")) << chat.out << chat.err;  // the reply of a template is a text of its own
+}
+
+TEST(generate, replicas_that_do_not_divide_ranks_are_refused) {
+  const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--data", "2", "--pipeline", "3"}, {.ranks = 2});
+  EXPECT_EQ(r.code, int(Exit::config));
+  EXPECT_NE(r.err.find("--data 2 x --pipeline 3 does not divide the 2 ranks; start a multiple of 6"), std::string::npos) << r.err;
 }
 
 TEST(generate, absurd_token_counts_and_lengths_are_refused) {

@@ -16,7 +16,7 @@
 #include "regression/support/golden.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/tensors.hpp"
-#include "src/engine/generate/generator.hpp"
+#include "regression/support/texts.hpp"
 #include "src/engine/step/graphs.hpp"
 #include "src/pretrained/weights.hpp"
 
@@ -216,16 +216,14 @@ Texts generated(const gyr::testing::Golden& g, DType dtype, const Sampling& samp
   setenv("GYR_CUDA_GRAPHS", graphs, 1);
   std::mt19937_64 random(seed);
   std::vector<std::vector<Token>> prompts;
-  GeneratorCapacity capacity{3, {}, sampling.tokens};
   for (int i = 0; i < 5; ++i) {
     auto& prompt = prompts.emplace_back(1 + random() % 12);
     for (Token& token : prompt) token = Token(random() % std::uint64_t(g.model.vocab_size));
-    capacity.prompts.insert(Index(prompt.size()));
   }
   std::vector<Index> length;
   for (int i = 0; i < 5; ++i) length.push_back(i == 0 ? sampling.tokens : 1 + Index(random() % std::uint64_t(ceil_div(sampling.tokens, 3))));
   gyr::Grid& grid = gyr::testing::single_rank_grid(g.model.layers());
-  Generator generator(g.model, dtype, grid, capacity);
+  Generator generator(g.model, dtype, grid, {3, gyr::testing::longest_of(prompts), sampling.tokens});
   unsetenv("GYR_CUDA_GRAPHS");
   Device device(false, 1 << 12);
   generator.stage().fill([&](ParameterList weights, const Arrived& arrived) {
@@ -239,7 +237,7 @@ Texts generated(const gyr::testing::Golden& g, DType dtype, const Sampling& samp
   std::vector<Index> made(5);
   Texts texts;
   Index before = 0;
-  texts.tokens = generator.generate(prompts, sampling, [&](Index i, Token) {
+  texts.tokens = gyr::testing::texts_of(generator, prompts, sampling, [&](Index i, Token) {
     texts.launches = launches() - std::exchange(before, launches());
     return ++made[std::size_t(i)] >= length[std::size_t(i)];
   });
@@ -269,7 +267,7 @@ TEST(graphs, generated_tokens_are_equal_with_graphs) {
         EXPECT_LE(graphs.graphs, 3);
         std::printf("%s %s: %ld launches for a token, %ld with graphs, of which there are %ld\n", name, dtype == DType::f32 ? "fp32" : "bf16",
                     long(kernels.launches), long(graphs.launches), long(graphs.graphs));
-        EXPECT_EQ(graphs.launches, 4) << "copies of tokens and positions to the device, one graph, and a copy of the logits back";
+        EXPECT_EQ(graphs.launches, 5) << "copies of draws, tokens and positions to the device, one graph, and a copy of the drawn tokens back";
         EXPECT_GT(kernels.launches, 12);
       }
     }

@@ -8,9 +8,9 @@
 #include "regression/support/golden_step.hpp"
 #include "regression/support/grids.hpp"
 #include "regression/support/testing.hpp"
+#include "regression/support/texts.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/checkpoint.hpp"
-#include "src/engine/generate/generator.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/model_folder.hpp"
 #include "src/pretrained/conversion.hpp"
@@ -153,9 +153,9 @@ TEST_P(huggingface, greedy_text_equals_transformers) {
   if (g.generated.empty()) return;  // this model generates no text
   on_grids(g, false, [&](Grid& grid, const std::string& where) {
     const Index prompt = g.prompt.size(), made = g.generated.size();
-    Generator generator(g.model, DType::f32, grid, {1, {prompt}, made});
+    Generator generator(g.model, DType::f32, grid, {1, prompt, made});
     load_weights(g.folder, grid, generator.stage().config(), generator.stage().parameters().all());
-    const auto text = generator.generate({g.prompt}, {0, 0, 1, 1, made}, [](Index, Token) { return false; });
+    const auto text = texts_of(generator, {g.prompt}, {0, 0, 1, 1, made});
     EXPECT_EQ(text[0], g.generated) << where;
     seen()[g.name].texts += text[0] == g.generated;
   });

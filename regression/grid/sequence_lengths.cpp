@@ -7,7 +7,7 @@
 #include "regression/support/grids.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
-#include "src/engine/generate/generator.hpp"
+#include "regression/support/texts.hpp"
 #include "src/evaluation/scorer.hpp"
 
 namespace gyr::testing::sequence_lengths_suite {
@@ -118,9 +118,7 @@ TEST(sequence_lengths, dynamic_rope_scores_ignore_other_sequences) {
 
 std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, const std::vector<std::vector<Token>>& prompts, Index batch_size,
                                         Index made) {
-  GeneratorCapacity capacity{batch_size, {}, made};
-  for (const auto& prompt : prompts) capacity.prompts.insert(Index(prompt.size()));
-  Generator generator(model, DType::f64, grid, capacity);
+  Generator generator(model, DType::f64, grid, {batch_size, longest_of(prompts), made});
   Device device(false, 0);
   generator.stage().fill([&](ParameterList weights, const Arrived& arrived) {
     for (const auto& p : weights) {
@@ -128,7 +126,7 @@ std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, co
       arrived(*p);
     }
   });
-  return generator.generate(prompts, {0, 0, 1, 7, made}, [](Index, Token) { return false; });
+  return texts_of(generator, prompts, {0, 0, 1, 7, made});
 }
 
 TEST(sequence_lengths, dynamic_rope_text_ignores_other_prompts) {

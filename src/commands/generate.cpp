@@ -2,7 +2,6 @@
 // gyrfalcon generate CHECKPOINT --prompt TEXT: generates text from prompts with a trained model.
 #include <cstdio>
 #include <memory>
-#include <set>
 
 #include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
@@ -16,7 +15,7 @@
 #include "src/commands/template_option.hpp"
 #include "src/commands/weights_option.hpp"
 #include "src/config/run_config.hpp"
-#include "src/engine/generate/generator.hpp"
+#include "src/engine/generate/service.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/report/summary.hpp"
@@ -33,19 +32,14 @@ struct GenerateArguments {
   TemplateOption chat;
   Sampling sampling;
   bool greedy = false, plain = false, model_template = false;
-  int pipeline = 1;
+  int pipeline = 1, data = 1;
 };
 
 // Prompts as tokens, and the tokens that end a response.
 struct Questions {
-  std::vector<std::vector<Token>> prompts;
+  std::vector<Request> requests;
   std::set<Token> ends;
   bool continued = false;  // the responses continue the text of the prompts
-  std::set<Index> lengths() const {
-    std::set<Index> all;
-    for (const auto& prompt : prompts) all.insert(Index(prompt.size()));
-    return all;
-  }
 };
 
 // `source_end`: token at the end of an encoder's input; none for a model without an encoder.
@@ -58,7 +52,7 @@ Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer,
   require(!(chat && a.plain), Exit::usage,
           "--plain cannot be combined with --template or --chat, which recognise special tokens in the template only");
   for (const std::string& text : a.prompts) {
-    std::vector<Token>& prompt = q.prompts.emplace_back();
+    std::vector<Token>& prompt = q.requests.emplace_back(Request{Index(q.requests.size()), {}}).prompt;
     if (!chat) prompt = tokenizer.encode(text, a.plain ? Tokenizer::Specials::as_text : Tokenizer::Specials::complete);
     TextPosition position = TextPosition::begin;
     if (chat)
@@ -66,7 +60,7 @@ Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer,
     if (source_end && !a.plain && (prompt.empty() || prompt.back() != *source_end)) prompt.push_back(*source_end);
     if (prompt.empty() && tokenizer.eod()) prompt.push_back(*tokenizer.eod());
     require(!prompt.empty(), Exit::usage, "{} '{}' encodes to no token, and the tokenizer has no end-of-text token to start with; write some text",
-            a.batch.empty() ? "--prompt" : fmt::format("{}: prompt {}", a.batch, q.prompts.size()), text);
+            a.batch.empty() ? "--prompt" : fmt::format("{}: prompt {}", a.batch, q.requests.size()), text);
   }
   for (const auto& mark : {tokenizer.eod(), chat ? chat->closing_mark() : std::nullopt, source_end})
     if (mark) q.ends.insert(*mark);
@@ -76,14 +70,15 @@ Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer,
 }
 
 Grid grid_of(const GenerateArguments& a, const RunConfig& run, Index seq_length, Runtime& runtime) {
-  require(runtime.ranks() % a.pipeline == 0, Exit::config, "--pipeline {} does not divide the {} ranks", a.pipeline, runtime.ranks());
-  const int tensor = runtime.ranks() / a.pipeline;
+  require(runtime.ranks() % (a.data * a.pipeline) == 0, Exit::config,
+          "--data {} x --pipeline {} does not divide the {} ranks; start a multiple of {}", a.data, a.pipeline, runtime.ranks(), a.data * a.pipeline);
+  const int tensor = runtime.ranks() / (a.data * a.pipeline);
   for (const auto& [key, count] : sharded_units(run.model))
     require(count % tensor == 0 || tensor % count == 0, Exit::device,
             "{} = {} cannot be sharded over {} tensor-parallel ranks; start a number of ranks that divides it or is a multiple, or use --pipeline",
             key, count, tensor);
   const StageCosts costs = stage_costs(run.model, seq_length);
-  return Grid(grid_layout(1, a.pipeline, tensor, split_stages(costs.layers, costs.embedding, costs.head, a.pipeline)), runtime.world(),
+  return Grid(grid_layout(a.data, a.pipeline, tensor, split_stages(costs.layers, costs.embedding, costs.head, a.pipeline)), runtime.world(),
               wait_policy_of(runtime.world()));
 }
 
@@ -115,48 +110,45 @@ void note_unapplied_settings(const GenerateArguments& a, const Note& note) {
 
 // Responses generated so far. Each one is printed when it and all earlier ones have ended: as prompt and text or, with
 // --batch, as a line of JSON.
-class Replies {
+class Responses {
  public:
-  Replies(const GenerateArguments& a, const Questions& questions, const Tokenizer& tokenizer)
-      : a_(a), questions_(questions), tokenizer_(tokenizer), replies_(questions.prompts.size()) {}
+  Responses(const GenerateArguments& a, const Questions& questions, const Tokenizer& tokenizer)
+      : a_(a), questions_(questions), tokenizer_(tokenizer), ended_(questions.requests.size()) {}
 
-  // Adds the next token of response i. Returns true if the response ends with it.
-  bool add(Index i, Token token) {
-    Reply& reply = replies_[i];
-    reply.made += 1;
-    if (questions_.ends.contains(token)) {
-      reply.end = "end";
-    } else {
-      if (tokenizer_.has(token)) reply.tokens.push_back(token);  // padding ids of the vocabulary have no text
-      reply.text = questions_.continued ? tokenizer_.decode_after(questions_.prompts[i], reply.tokens) : tokenizer_.decode(reply.tokens);
-      if (truncate_at(reply.text, a_.stop)) reply.end = "stop";
-      else if (reply.made >= a_.sampling.tokens) reply.end = "length";
-    }
-    return !reply.end.empty();
+  // True if the text contains a stop string.
+  bool stops(const GeneratedText& reply) const {
+    std::string text = text_of(reply);
+    return truncate_at(text, a_.stop);
   }
-  // Prints the responses that can be printed, in order.
-  void print_line() {
-    for (; printed_ < replies_.size() && !replies_[printed_].end.empty(); ++printed_) {
-      const Reply& reply = replies_[printed_];
-      const std::string& prompt = a_.prompts[printed_];
-      // A text may contain zero bytes, at which a C string would end.
-      if (const std::string text = (printed_ ? "\n" : "") + prompt + reply.text + "\n"; a_.batch.empty())
-        std::fwrite(text.data(), 1, text.size(), stdout);
-      else std::printf("%s\n", json_text({{"prompt", prompt}, {"text", reply.text}, {"tokens", reply.made}, {"end", reply.end}}).c_str());
-    }
+  // Adds a response that has ended, and prints the ones that can be printed, in order.
+  void print(const GeneratedText& reply) {
+    ended_[std::size_t(reply.id)] = reply;
+    for (; printed_ < ended_.size() && ended_[printed_]; ++printed_) print_line(*ended_[printed_]);
     std::fflush(stdout);
   }
 
  private:
-  struct Reply {
-    std::vector<Token> tokens = {};
-    std::string text = {}, end = {};
-    Index made = 0;
-  };
+  std::string text_of(const GeneratedText& reply) const {
+    std::vector<Token> tokens;
+    for (const Token token : reply.tokens)  // padding ids of the vocabulary have no text
+      if (tokenizer_.has(token) && !questions_.ends.contains(token)) tokens.push_back(token);
+    return questions_.continued ? tokenizer_.decode_after(questions_.requests[std::size_t(reply.id)].prompt, tokens) : tokenizer_.decode(tokens);
+  }
+  void print_line(const GeneratedText& reply) const {
+    static constexpr const char* ends[] = {"", "end", "stop", "length"};
+    const std::string& prompt = a_.prompts[std::size_t(reply.id)];
+    std::string text = text_of(reply);
+    if (reply.end == TextEnd::stop) truncate_at(text, a_.stop);
+    // A text may contain zero bytes, at which a C string would end.
+    if (a_.batch.empty()) text = (printed_ ? "\n" : "") + prompt + text;
+    else text = json_text({{"prompt", prompt}, {"text", text}, {"tokens", reply.tokens.size()}, {"end", ends[int(reply.end)]}});
+    text += "\n";
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
   const GenerateArguments& a_;
   const Questions& questions_;
   const Tokenizer& tokenizer_;
-  std::vector<Reply> replies_;
+  std::vector<std::optional<GeneratedText>> ended_;
   std::size_t printed_ = 0;
 };
 
@@ -176,25 +168,30 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
   require(tokenizer.size() <= run.model.vocab_size, Exit::data,
           "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocab_size);
   const Questions questions = read_questions(a, tokenizer, run.model.objective->end_token(), runtime.shared_time());
-  const std::set<Index> lengths = questions.lengths();
-  const Index count = Index(questions.prompts.size()), asked = *lengths.rbegin();
+  Index asked = 0;
+  for (const Request& request : questions.requests) asked = std::max(asked, Index(request.prompt.size()));
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: the maximum is {} after a prompt of {} tokens", a.sampling.tokens,
           longest - asked, asked);
   Grid grid = grid_of(a, run, asked, runtime);
   Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid,
-                      {std::min(count, a.batch_size), lengths, a.sampling.tokens, factors_of(a.weights)});
+                      {std::min(Index(questions.requests.size()), a.batch_size), asked, a.sampling.tokens, factors_of(a.weights)});
   Stage& stage = generator.stage();
   stage.fill([&](ParameterList weights, const Arrived& arrived) { load_weights(a.checkpoint, grid, stage.config(), weights, arrived); });
 
-  Replies replies(a, questions, tokenizer);
+  Responses responses(a, questions, tokenizer);
+  GenerationService service(generator);
+  Sampling sampling = a.sampling;
+  sampling.ends = questions.ends;
+  TextHooks hooks;
+  if (!a.stop.empty()) hooks.stops = [&](const GeneratedText& reply) { return responses.stops(reply); };
+  const bool streams = runtime.rank() == 0 && a.data == 1;
+  if (streams) hooks.done = [&](const GeneratedText& reply) { responses.print(reply); };
   Index made = 0;
-  generator.generate(questions.prompts, a.sampling, [&](Index i, Token token) {
-    made += 1;
-    const bool ends = replies.add(i, token);
-    if (ends && runtime.rank() == 0) replies.print_line();
-    return ends;
-  });
-  if (runtime.rank() == 0) print_throughput(generator.pace(), generator.graphs(), made);
+  for (const GeneratedText& reply : service.serve(questions.requests, sampling, hooks)) {
+    made += Index(reply.tokens.size());
+    if (runtime.rank() == 0 && !streams) responses.print(reply);
+  }
+  if (runtime.rank() == 0) print_throughput(service.pace(), generator.graphs(), made);
 }
 
 int run(GenerateArguments& a) {
@@ -249,6 +246,9 @@ void add_generate(Command& app, Action& action) {
   c->add_option("--seed", a->sampling.seed, "Seed of the random sampling")->show_default();
   c->add_option("--stop", a->stop, "End a response where this text appears; may be given several times")->repeated();
   c->add_option("--pipeline", a->pipeline, "Pipeline stages; the ranks of a stage are tensor-parallel")->positive()->show_default();
+  c->add_option("--data", a->data, "Model replicas (data parallel), each with its own prompts; a response does not depend on their number")
+      ->positive()
+      ->show_default();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; default: as trained")->one_of({"fp32", "fp64", "bf16"});
   add_weights_option(*c, a->weights);
   c->callback([a, &action] {

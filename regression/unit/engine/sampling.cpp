@@ -5,7 +5,7 @@
 
 #include "regression/support/cases.hpp"
 #include "regression/support/testing.hpp"
-#include "src/engine/generate/generator.hpp"
+#include "regression/support/texts.hpp"
 
 namespace gyr::testing::sampling_suite {
 namespace {
@@ -49,7 +49,7 @@ double surprise(const std::vector<Index>& counts, const std::vector<double>& pro
 std::vector<Index> drawn(const std::vector<double>& x, const Sampling& s, Index draws) {
   const Stream stream(s.seed, "test");
   std::vector<Index> counts(x.size(), 0);
-  for (Index i = 0; i < draws; ++i) counts[sample_token(x, s, stream, i)] += 1;
+  for (Index i = 0; i < draws; ++i) counts[sample_token(x, s, stream.uniform(i)).token] += 1;
   return counts;
 }
 
@@ -90,18 +90,18 @@ TEST(sampling, ties_keep_the_lower_token) {
   EXPECT_EQ(kept(steps, 5, 1), (Tokens{1, 2, 3, 4, 6}));
   EXPECT_EQ(kept(steps, 0, 0.5), (Tokens{1, 3}));
   EXPECT_EQ(kept(steps, 0, 0), (Tokens{1}));
-  EXPECT_EQ(sample_token(steps, {0, 0, 1, 1}, Stream(1, ""), 0), 1) << "temperature 0 is greedy";
+  EXPECT_EQ(sample_token(steps, {0, 0, 1, 1}, 0).token, 1) << "temperature 0 is greedy";
 }
 
 // Generated texts of a model whose LM head is zero, so that all tokens are equally likely.
 std::vector<std::vector<Token>> guesses(const std::vector<std::vector<Token>>& prompts, std::uint64_t seed, Index made) {
   const Case& c = named("T1");
-  Generator generator(c.model, DType::f64, single_rank_grid(c.model.layers()), {Index(prompts.size()), {Index(prompts[0].size())}, made});
+  Generator generator(c.model, DType::f64, single_rank_grid(c.model.layers()), {Index(prompts.size()), Index(prompts[0].size()), made});
   Device device(false, 0);
   const Parameter* head = &generator.stage().head().weight();
   for (const auto& p : generator.stage().parameters().all())
     assign(device, *p, [&, values = WeightValues(p->weight)](Index i) { return p.get() == head ? 0 : values(i); });
-  return generator.generate(prompts, {1, 0, 1, seed, made}, [](Index, Token) { return false; });
+  return texts_of(generator, prompts, {1, 0, 1, seed, made});
 }
 
 TEST(sampling, each_sequence_has_its_own_random_stream) {

@@ -74,7 +74,7 @@ std::vector<double> stream_of(Engine& engine, const MicroBatch& batch) {
   stage.chunk(0).begin(engine.device(), slot, {batch.batch, batch.seq_length, 0, {}}, batch);
   Pass pass = stage.pass(engine.device(), slot);
   stage.chunk(0).run_through(pass, slot);
-  const auto x = slot.stream.x.as<const double>();
+  const auto x = slot.stream.x().as<const double>();
   std::vector<double> stream(x.data(), x.data() + x.size());
   slot.clear();
   return stream;
@@ -216,7 +216,7 @@ TEST(classes, deck_gives_class_names_or_count) {
 TEST(classes, generator_refuses_classification_model) {
   ModelConfig m = model_of(tag(numbered_classes(3)));
   m.attention.causal = true;
-  const Error error = error_of([&] { Generator(m, DType::f32, single_rank_grid(2), {1, {4}, 2}); });
+  const Error error = error_of([&] { Generator(m, DType::f32, single_rank_grid(2), {1, 4, 2}); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("train.objective = tag"), std::string::npos) << error.what();
 }

@@ -124,7 +124,7 @@ TEST(encoder, window_shows_nearest_tokens_on_both_sides) {
 
 TEST(encoder, generator_refuses_encoder_model) {
   ModelConfig m = encoder_of("*-");
-  const Error error = error_of([&] { Generator(m, DType::f32, single_rank_grid(2), {1, {4}, 2}); });
+  const Error error = error_of([&] { Generator(m, DType::f32, single_rank_grid(2), {1, 4, 2}); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("model.attention.causal = false"), std::string::npos) << error.what();
 }

@@ -12,8 +12,8 @@
 #include "modules/model/layer.hpp"
 #include "regression/support/cases.hpp"
 #include "regression/support/testing.hpp"
+#include "regression/support/texts.hpp"
 #include "src/config/run_config.hpp"
-#include "src/engine/generate/generator.hpp"
 
 namespace gyr::testing::model_suite {
 namespace {
@@ -297,15 +297,14 @@ TEST(model, kv_cache_holds_no_more_than_the_window) {
 // the most likely one after all tokens before it.
 TEST_P(model, batched_generation_equals_one_prompt_at_a_time) {
   constexpr Index made = 6;
-  const auto never = [](Index, Token) { return false; };
   const Sampling greedy{0, 0, 1, 1, made};
   std::vector<std::vector<Token>> prompts;
   for (const Index seq_length : {5, 1, 3}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, c.model.vocab_size).tokens);
   const auto generate = [&](const std::vector<std::vector<Token>>& these, Index max_new_tokens = 3) {
-    Generator generator(c.model, DType::f64, single_rank_grid(c.model.layers()), {max_new_tokens, {1, 3, 5}, made});
+    Generator generator(c.model, DType::f64, single_rank_grid(c.model.layers()), {max_new_tokens, 5, made});
     Device device(false, 0);
     for (const auto& p : generator.stage().parameters().all()) assign(device, *p, WeightValues(p->weight));
-    return generator.generate(these, greedy, never);
+    return texts_of(generator, these, greedy);
   };
   const auto joint = generate(prompts);
   for (const Index max_new_tokens : {1, 2}) EXPECT_EQ(generate(prompts, max_new_tokens), joint);

@@ -2,17 +2,14 @@
 #include "src/engine/generate/generator.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
+#include "kernels/ops/gemm.hpp"
 #include "kernels/ops/sum.hpp"
 #include "modules/layers/experts.hpp"
-#include "src/base/stopwatch.hpp"
 
 namespace gyr {
 
 namespace {
-constexpr Token no_token = -1;  // marks logits that are not finite; sent to all ranks
 
 // True if everything that changes from token to token is in device memory, so that CUDA graphs can be replayed. This
 // excludes encoder-decoder models, whose source lengths only the host knows, and experts whose rows the host has to
@@ -21,102 +18,186 @@ bool repeats(const ModelConfig& config, DType dtype, const GeneratorCapacity& li
   const bool finds = limits.factors == Factors::stored && groups_rows_on_device(config.moe, dtype, limits.sequences);
   return !has_layer(config.pattern, [&](const LayerTraits& t) { return !t.same_launches || (t.experts && !finds); }) && !has_relative_bias(config);
 }
-}  // namespace
 
-Token sample_token(std::span<const double> logits, const Sampling& s, const Stream& stream, Index index) {
-  std::vector<Token> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](Token a, Token b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
-  if (s.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
-  const std::size_t keep = s.top_k > 0 ? std::min<std::size_t>(s.top_k, order.size()) : order.size();
-  std::partial_sort(order.begin(), order.begin() + keep, order.end(), likelier);
-  order.resize(keep);
-  std::vector<double> weight(keep);
-  double total = 0;
-  for (std::size_t i = 0; i < keep; ++i) total += weight[i] = std::exp((logits[order[i]] - logits[order[0]]) / s.temperature);
-  double kept = 0;
-  std::size_t last = 0;  // last token of the nucleus: the one with which the sum reaches p
-  for (; last < keep; ++last) {
-    kept += weight[last];
-    if (kept >= s.top_p * total) break;
-  }
-  last = std::min(last, keep - 1);
-  double rest = stream.uniform(index) * kept;
-  for (std::size_t i = 0; i < last; ++i) {
-    rest -= weight[i];
-    if (rest < 0) return order[i];
-  }
-  return order[last];
-}
-
-// Every prompt length and number of sequences is rehearsed, because GEMMs of few and of many rows need different
-// scratch.
-Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, GeneratorCapacity limits)
-    : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), limits_(std::move(limits)) {
-  ensure(!limits_.prompts.empty() && *limits_.prompts.begin() > 0, "a generator needs at least one prompt length, and none may be 0");
+void check(const ModelConfig& config, const Layout& layout, const GeneratorCapacity& limits) {
+  ensure(limits.sequences > 0 && limits.prompt > 0 && limits.samples > 0, "a generator needs at least one sequence, prompt token and sample");
   require(config.attention.causal, Exit::config,
           "model.attention.causal = false: a model with bidirectional attention cannot generate text; use it for scoring and tagging");
   require(config.objective->classes().empty(), Exit::config, "train.objective = {}: a classification model cannot generate text; use it with eval",
           config.objective->name());
-  make(true, 0, 0, 0);
-  const std::vector<Token> tokens(std::max(*limits_.prompts.rbegin(), limits_.sequences), 0);
-  for (const Index length : limits_.prompts) read(0, std::span(tokens).first(length));
-  for (Index n = 1; n <= limits_.sequences; ++n) {
-    SequenceLayout layout{n, 1, 0, std::vector<Index>(n, capacity() - 1)};
-    layout.source_lengths.assign(n, source_capacity());
-    advance(layout, std::span(tokens).first(n));
-  }
-  repeats_ = DeviceGraph::possible() && repeats(config, dtype, limits_) && graphs_support(layer_communicators(grid));
-  const Index scratch = device_->scratch.high_water(), slot = stage_->slots().front().bytes, state = state_->arena().high_water();
-  make(false, scratch, slot, state);
+  require(layout.expert == 1 && !layout.sequence && Index(layout.stages.size()) == layout.size(Axis::pipeline), Exit::config,
+          "the layout {} cannot generate text: generate on a layout of the same ranks without expert parallelism, sequence parallelism and virtual "
+          "stages",
+          layout.text());
 }
 
-void Generator::make(bool dry_run, Index scratch, Index slot, Index state) {
-  const Index weights = weights_ ? weights_->high_water() : 0;
+}  // namespace
+
+Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits)
+    : Generator(std::unique_ptr<Generator>(new Generator(config, dtype, grid, limits, nullptr, Lengths::some)), nullptr) {}
+
+// Shared memory cannot grow later, so that all prompt lengths are measured for it.
+Generator::Generator(ModelState& trained, Grid& grid, const GeneratorCapacity& limits, const Arena* working)
+    : Generator(std::unique_ptr<Generator>(
+                    new Generator(trained.model(), trained.precision(), grid, limits, &trained, working ? Lengths::all : Lengths::some)),
+                working) {}
+
+Index Generator::working_bytes(ModelState& trained, Grid& grid, const GeneratorCapacity& limits) {
+  return Generator(trained.model(), trained.precision(), grid, limits, &trained, Lengths::all).working_bytes().sum();
+}
+
+Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits, ModelState* trained, Lengths lengths)
+    : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), limits_(limits), trained_(trained) {
+  check(config, grid.layout(), limits);
+  make_weights(0, true);
+  device_ = std::make_unique<Device>(true, 0);
+  stage_->make_slots({{1, 0}}, true);
+  make_state(Arena::dry_run(Memory::activations));
+  rehearse_all(lengths);
+}
+
+Generator::Generator(std::unique_ptr<Generator> rehearsal, const Arena* working)
+    : config_(rehearsal->config_), encodes_(rehearsal->encodes_), dtype_(rehearsal->dtype_), grid_(rehearsal->grid_), limits_(rehearsal->limits_),
+      trained_(rehearsal->trained_), rehearsal_(std::move(rehearsal)) {
+  repeats_ = DeviceGraph::possible() && repeats(config_, dtype_, limits_) && graphs_support(layer_communicators(grid_));
+  make_weights(rehearsal_->weights_->high_water(), false);
+  const WorkingBytes bytes = rehearsal_->working_bytes();
+  require(!working || working->capacity() >= bytes.sum(), Exit::internal, "{} bytes of shared working memory, but the generator needs {}",
+          working ? working->capacity() : 0, bytes.sum());
+  const auto memory = [&](Memory category, Index offset, Index size) {
+    return working ? working->part(category, offset, size) : Arena(category, size);
+  };
+  device_ = std::make_unique<Device>(false, memory(Memory::scratch, 0, bytes.scratch));
+  if (working) stage_->make_slots({{1, bytes.slot}}, memory(Memory::activations, bytes.scratch, bytes.slot));
+  else stage_->make_slots({{1, bytes.slot}}, false);
+  make_state(memory(Memory::activations, bytes.scratch + bytes.slot, bytes.state));
+}
+
+void Generator::make_weights(Index bytes, bool dry_run) {
   stage_ = std::make_unique<Stage>(config_, dtype_, grid_, Trained(), RecomputeConfig(), limits_.factors);
-  device_ = std::make_unique<Device>(dry_run, scratch);
-  weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, weights, dry_run));
+  if (trained_) stage_->parameters().borrow(trained_->parameters());
+  weights_ = std::make_unique<Arena>(Arena::make(Memory::weights, bytes, dry_run));
   none_ = std::make_unique<Arena>(Arena::make(Memory::gradients, 0, dry_run));
   stage_->allocate(*weights_, *none_, Gradients::none, std::max(capacity(), source_capacity()));
-  stage_->make_slots({{1, slot}}, dry_run);
-  state_ = std::make_unique<StateStore>(Arena::make(Memory::activations, state, dry_run), limits_.sequences, capacity(), source_capacity());
+}
+
+void Generator::make_state(Arena memory) {
+  state_ = std::make_unique<StateStore>(std::move(memory), limits_.sequences + (limits_.samples > 1), capacity(), source_capacity());
+}
+
+Generator::WorkingBytes Generator::working_bytes() const {
+  const auto aligned = [](Index bytes) { return (bytes + 255) / 256 * 256; };
+  return {aligned(device_->scratch.high_water()), aligned(stage_->slots().front().bytes), aligned(state_->arena().high_water())};
+}
+
+// Measures all numbers of sequences, and the prompt lengths at which kernels change: GEMMs of few and of many rows need
+// different scratch. Other lengths are measured when they occur.
+void Generator::rehearse_all(Lengths lengths) {
+  for (Index length = 1; length < limits_.prompt; length = lengths == Lengths::all ? length + 1 : length * 2) rehearse_prompt(length);
+  rehearse_prompt(std::min(few_rows + 1, limits_.prompt));
+  rehearse_prompt(limits_.prompt);
+  const std::vector<Step> steps(limits_.sequences, Step{0, capacity() - 1, source_capacity(), {}});
+  for (Index n = 1; n <= limits_.sequences; ++n) uncounted([&] { decode(std::span(steps).first(n), {}); });
+}
+
+void Generator::uncounted(const std::function<void()>& run) {
+  std::vector<TrafficCount> before;
+  grid_.visit([&](Communicator& c) { before.push_back(c.traffic()); });
+  run();
+  auto count = before.begin();
+  grid_.visit([&](Communicator& c) { c.clear_traffic(), c.add(*count++); });
+}
+
+void Generator::rehearse_prompt(Index length) {
+  if (!rehearsed_.insert(length).second) return;
+  const std::vector<Token> prompt(length, 0);
+  uncounted([&] { read(0, prompt, {}, std::vector<DrawPlace>(limits_.samples)); });
+}
+
+void Generator::accept_length(Index length) {
+  if (!rehearsal_ || rehearsal_->rehearsed_.contains(length)) return;
+  rehearsal_->rehearse_prompt(length);
+  const WorkingBytes bytes = rehearsal_->working_bytes();
+  if (bytes.scratch <= device_->scratch.capacity() && bytes.slot <= stage_->slots_capacity()) return;
+  device_->fence();
+  repeated_.clear();
+  device_->scratch = Arena(Memory::scratch, bytes.scratch);
+  stage_->make_slots({{1, bytes.slot}}, false);
+}
+
+void Generator::wait_for_weights() {
+  if (!trained_) return;
+  trained_->parameters();
+  trained_->device().fence();
 }
 
 Index Generator::bytes() const { return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity(); }
 
-std::vector<double> Generator::read(Index at, std::span<const Token> prompt) {
+std::vector<DrawnToken> Generator::read(Index slot, std::span<const Token> prompt, const Sampling& sampling, std::span<const DrawPlace> places) {
   const Index length = Index(prompt.size());
-  if (!encodes_) return advance({1, length, at, {0}}, prompt);
-  SequenceLayout begin{1, 1, at, {0}};
+  accept_length(length);
+  state_->forget(*device_, slot);
+  if (!encodes_) return advance({1, length, slot, {0}}, prompt, {}, sampling, places);
+  SequenceLayout begin{1, 1, slot, {0}};
   begin.source_lengths = {length};
   const Token start = config_.decoder_start_token_id;
-  return advance(begin, {&start, 1}, {{1, length, at, {0}}, prompt});
+  return advance(begin, {&start, 1}, {{1, length, slot, {0}}, prompt}, sampling, places);
 }
 
-std::vector<double> Generator::advance(const SequenceLayout& sequences, std::span<const Token> tokens, const GivenText& source) {
+std::vector<DrawnToken> Generator::decode(std::span<const Step> steps, const Sampling& sampling) {
+  const Index all = Index(steps.size()), most = sampling.exact ? few_rows : all;
+  std::vector<DrawnToken> drawn;
+  for (Index first = 0; first < all; first += most) {
+    SequenceLayout layout{std::min(most, all - first), 1, first, {}};
+    std::vector<Token> tokens;
+    std::vector<DrawPlace> places;
+    for (const Step& step : steps.subspan(first, layout.batch)) {
+      layout.past.push_back(step.past), tokens.push_back(step.token), places.push_back(step.place);
+      if (encodes_) layout.source_lengths.push_back(step.source);
+    }
+    const auto block = advance(layout, tokens, {}, sampling, places);
+    drawn.insert(drawn.end(), block.begin(), block.end());
+  }
+  return drawn;
+}
+
+std::vector<DrawnToken> Generator::advance(const SequenceLayout& sequences, std::span<const Token> tokens, const GivenText& source,
+                                           const Sampling& sampling, std::span<const DrawPlace> places) {
   Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
+  Scope scope(device_->scratch);
+  std::optional<DeviceDraws> draws;
+  if (stage_->last()) draws.emplace(*device_, accumulator_of(dtype_), grid_.tensor().size(), places);
   const Bundle input = stage_->begin(*device_, sequences, tokens, source);
-  if (rank > 0) input.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
-  const bool again = repeats_ && sequences.seq_length == 1 && sequences.first_sequence == 0;
-  const Made made = again ? replay_decode(sequences.batch) : compute();
-  if (rank == pipeline.size() - 1) return gather_logits(made.logits);
-  made.output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
-  return {};
+  if (rank > 0)
+    input.each([&](const BundleTensor&, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
+  const bool again = repeats_ && sequences.seq_length == 1 && sequences.first_sequence == 0 && Index(places.size()) == sequences.batch;
+  const DeviceDraws* const here = draws ? &*draws : nullptr;
+  const Made made = again ? replay_decode(sequences.batch, here, sampling) : compute(here, sampling);
+  if (!stage_->last())
+    made.output.each([&](const BundleTensor&, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
+  std::vector<DrawnToken> drawn(places.size());
+  if (draws) drawn = tokens_of(*draws, made.logits, sampling, places);
+  if (!device_->dry_run()) broadcast_from_last_stage(drawn);
+  return drawn;
 }
 
-Generator::Made Generator::compute() {
+Generator::Made Generator::compute(const DeviceDraws* draws, const Sampling& sampling) {
   Made made{stage_->forward(*device_, *state_)};
-  if (stage_->last()) made.logits = stage_->logits(*device_, Stage::Rows::last);
+  if (!draws) return made;
+  made.logits = stage_->logits(*device_, Stage::Rows::last);
+  draws->enqueue(*device_, grid_.tensor().full(), stage_->head(), made.logits, sampling, config_.vocab_size);
   return made;
 }
 
-Generator::Made Generator::replay_decode(Index sequences) {
-  if (!repeated_.contains(sequences)) repeated_.emplace(sequences, Repeated{GraphReplay(layer_communicators(grid_))});
-  Repeated& r = repeated_.at(sequences);
-  const void* const tokens = stage_->slot(0, 0).text.tokens.data();
-  r.work.run(*device_, [&] { r.made = compute(), r.tokens = tokens; });
-  ensure(tokens == r.tokens, "the token ids of {} sequences are not where they were when the CUDA graph was captured", sequences);
+Generator::Made Generator::replay_decode(Index sequences, const DeviceDraws* draws, const Sampling& sampling) {
+  Repeated& r = repeated_
+                    .try_emplace({sequences, sampling.temperature, sampling.top_k, sampling.top_p, sampling.rollouts},
+                                 Repeated{GraphReplay(layer_communicators(grid_))})
+                    .first->second;
+  const void *const tokens = stage_->slot(0, 0).text.tokens.data(), *const drawn = draws ? draws->address() : nullptr;
+  r.work.run(*device_, [&] { r.made = compute(draws, sampling), r.tokens = tokens, r.draws = drawn; });
+  ensure(tokens == r.tokens && drawn == r.draws, "the token ids of {} sequences are not where they were when the CUDA graph was captured", sequences);
   return r.made;
 }
 
@@ -124,146 +205,35 @@ Index Generator::graphs() const {
   return std::count_if(repeated_.begin(), repeated_.end(), [](const auto& r) { return r.second.work.captured(); });
 }
 
+std::vector<DrawnToken> Generator::tokens_of(const DeviceDraws& draws, const AnyTensor2& logits, const Sampling& sampling,
+                                             std::span<const DrawPlace> places) {
+  std::vector<DrawnToken> drawn = draws.tokens(*device_, sampling, config_.vocab_size);
+  if (device_->dry_run()) drawn[0].token = uncertain_token;  // so that memory is planned for it
+  for (std::size_t i = 0; i < drawn.size(); ++i)
+    if (drawn[i].token == uncertain_token)
+      drawn[i] = sample_token(gather_logits(rows(logits, logits.rows > 1 ? Index(i) : 0, 1)), sampling, places[i].uniform);
+  return drawn;
+}
+
 std::vector<double> Generator::gather_logits(const AnyTensor2& mine) {
-  const Index rows = mine.rows, here = mine.columns;
-  const int ranks = grid_.tensor().size();
   Scope scope(device_->scratch);
-  AnyTensor2 all(mine.data, mine.dtype, 1, rows * here);
-  if (ranks > 1) {
-    all = take(device_->scratch, mine.dtype, ranks, rows * here);
-    grid_.tensor().full().start_all_gather(*device_, mine.flat(), all.flat()).device_wait(*device_);
+  AnyTensor all = mine.flat();
+  if (const int ranks = grid_.tensor().size(); ranks > 1) {
+    all = take(device_->scratch, mine.dtype, ranks * mine.columns);
+    grid_.tensor().full().start_all_gather(*device_, mine.flat(), all).device_wait(*device_);
   }
-  std::vector<double> logits(rows * config_.vocab_size);
-  if (device_->dry_run()) return logits;
-  with_type(all.flat(), [&](const auto& typed) {
+  return with_type(all, [&](const auto& typed) {
     const auto host = to_host(*device_, typed);
-    for (Index r = 0; r < rows; ++r)
-      for (Index v = 0; v < config_.vocab_size; ++v) logits[r * config_.vocab_size + v] = double(host[v / here * rows * here + r * here + v % here]);
+    return std::vector<double>(host.begin(), host.begin() + config_.vocab_size);
   });
-  return logits;
 }
 
-std::vector<Token> Generator::broadcast_from_last_stage(const std::vector<Token>& tokens) {
-  const std::vector<double> mine(tokens.begin(), tokens.end());
+void Generator::broadcast_from_last_stage(std::vector<DrawnToken>& drawn) {
+  std::vector<double> mine;
+  for (const DrawnToken& d : drawn) mine.insert(mine.end(), {double(d.token), d.log_prob, d.kept});
   const std::vector<double> all = grid_.group(Axis::pipeline).gather(mine);
-  return {all.end() - std::ptrdiff_t(mine.size()), all.end()};
-}
-
-// Prompts in progress, each in a slot of the state store.
-class Generator::Continuation {
- public:
-  Continuation(Generator& generator, const std::vector<std::vector<Token>>& prompts, const Sampling& sampling, const Finished& finished)
-      : g_(generator), prompts_(prompts), sampling_(sampling), finished_(finished), made_(prompts.size()), slots_(g_.limits_.sequences) {
-    const Communicator& pipeline = g_.grid_.group(Axis::pipeline);
-    draws_ = pipeline.rank() == pipeline.size() - 1;
-  }
-
-  std::vector<std::vector<Token>> run() {
-    for (;;) {
-      while (read_prompts()) {
-      }
-      const Index n = live();
-      if (n == 0) return std::move(made_);
-      advance(n);
-    }
-  }
-
- private:
-  struct Slot {
-    std::optional<Index> prompt = {};
-    Index past = 0, source = 1;  // tokens read so far of the text, and of the encoder input
-    Token last = 0;
-  };
-
-  // Number of slots up to the last one with a prompt.
-  Index live() const {
-    Index n = Index(slots_.size());
-    while (n > 0 && !slots_[n - 1].prompt) --n;
-    return n;
-  }
-
-  // Reads prompts into free slots and draws their first new tokens. Returns true if there were any. A sequence may end
-  // at once, which frees its slot again.
-  bool read_prompts() {
-    const Stopwatch watch(g_.pace_.prompt_seconds);
-    std::vector<Index> fresh;
-    for (Index s = 0; s < Index(slots_.size()) && next_ < Index(prompts_.size()); ++s) {
-      if (slots_[s].prompt) continue;
-      const std::vector<Token>& prompt = prompts_[next_];
-      require(g_.limits_.prompts.contains(Index(prompt.size())), Exit::internal, "prompt {} has {} tokens, a length that no memory was allocated for",
-              next_, prompt.size());
-      const Index length = Index(prompt.size());
-      slots_[s] = {next_++, g_.encodes_ ? 1 : length, length, 0};
-      g_.state_->forget(*g_.device_, s);
-      const auto logits = g_.read(s, prompt);
-      if (draws_) draw(slots_[s], logits);
-      g_.pace_.prompt_tokens += length;
-      fresh.push_back(s);
-    }
-    if (!fresh.empty()) accept(fresh);
-    return !fresh.empty();
-  }
-
-  // Decodes the next token of all slots. A slot without a prompt is computed too, and its result is ignored.
-  void advance(Index n) {
-    const Stopwatch watch(g_.pace_.new_seconds);
-    SequenceLayout layout{n, 1, 0, {}};
-    std::vector<Token> last;
-    std::vector<Index> mine;
-    for (Index s = 0; s < n; ++s) {
-      layout.past.push_back(slots_[s].past), last.push_back(slots_[s].last);
-      if (g_.encodes_) layout.source_lengths.push_back(slots_[s].source);
-      if (slots_[s].prompt) mine.push_back(s);
-    }
-    const auto logits = g_.advance(layout, last);
-    if (draws_)
-      for (const Index s : mine) draw(slots_[s], std::span(logits).subspan(s * g_.config_.vocab_size, g_.config_.vocab_size));
-    for (const Index s : mine) slots_[s].past += 1;
-    g_.pace_.new_tokens += Index(mine.size());
-    accept(mine);
-  }
-
-  void draw(Slot& slot, std::span<const double> logits) {
-    const Index i = *slot.prompt;
-    const bool finite = std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); });
-    const Stream stream(sampling_.seed, fmt::format("sequence {}", i));
-    slot.last = finite ? sample_token(logits, sampling_, stream, Index(made_[i].size())) : no_token;
-  }
-
-  // Appends the tokens that the last stage has drawn for these slots, on every stage.
-  void accept(const std::vector<Index>& slots) {
-    std::vector<Token> drawn;
-    for (const Index s : slots) drawn.push_back(slots_[s].last);
-    drawn = g_.broadcast_from_last_stage(drawn);
-    for (std::size_t k = 0; k < slots.size(); ++k) {
-      Slot& slot = slots_[slots[k]];
-      const Index i = *slot.prompt;
-      slot.last = drawn[k];
-      require(slot.last != no_token, Exit::numeric,
-              "the logits of token {} after prompt {} are not all finite: the weights contain NaN or infinity (`info --statistics` shows where), or "
-              "are too "
-              "large for this precision",
-              made_[i].size() + 1, i + 1);
-      made_[i].push_back(slot.last);
-      if (finished_(i, slot.last) || Index(made_[i].size()) >= sampling_.tokens) slot.prompt.reset();
-    }
-  }
-
-  Generator& g_;
-  const std::vector<std::vector<Token>>& prompts_;
-  const Sampling& sampling_;
-  const Finished& finished_;
-  std::vector<std::vector<Token>> made_;
-  std::vector<Slot> slots_;
-  Index next_ = 0;
-  bool draws_;
-};
-
-std::vector<std::vector<Token>> Generator::generate(const std::vector<std::vector<Token>>& prompts, const Sampling& sampling,
-                                                    const Finished& finished) {
-  require(sampling.tokens <= limits_.tokens, Exit::internal, "{} new tokens requested, but memory was allocated for {}", sampling.tokens,
-          limits_.tokens);
-  return Continuation(*this, prompts, sampling, finished).run();
+  const double* last = all.data() + (all.size() - mine.size());
+  for (DrawnToken& d : drawn) d = {Token(last[0]), last[1], last[2]}, last += 3;
 }
 
 }  // namespace gyr

@@ -1,108 +1,137 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Text generation. A prompt is read in one pass by the kernels of training (prefill). Then sequences are decoded
-// together, one token per pass, each with its own KV cache and SSM state. When a sequence ends, the next prompt takes
-// its slot: an entry of the state store.
+// Forward passes of generation on the ranks of one data coordinate. A prompt is read in one pass by the kernels of
+// training (prefill). Then sequences are decoded together, one token per pass. Each sequence has a slot: its KV cache and
+// SSM state, an entry of the state store. Requests are distributed over slots by the service (service.hpp).
 #pragma once
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
+#include <tuple>
 
+#include "src/engine/generate/sampler.hpp"
+#include "src/engine/model/model_state.hpp"
 #include "src/engine/model/stage.hpp"
 #include "src/engine/step/graph_replay.hpp"
 
 namespace gyr {
 
-struct Sampling {
-  double temperature = 1;  // divisor of the logits; 0: greedy, always the most likely token
-  Index top_k = 0;         // sample only from the k most likely tokens; 0: from all
-  double top_p = 1;        // nucleus sampling: of these, only the most likely tokens whose probabilities add up to p
-  std::uint64_t seed = 1;
-  Index tokens = 100;  // maximum number of new tokens per sequence
-};
-
-// Draws a token from one row of logits. `stream` and `index` identify the random number, so that a draw does not depend
-// on the layout. Of equal logits the lower token id counts as more likely: at temperature 0, and at the limits of top_k
-// and top_p.
-Token sample_token(std::span<const double> logits, const Sampling&, const Stream& stream, Index index);
-
-// Called with each new token of a sequence. Returns true if the sequence is finished.
-using Finished = std::function<bool(Index sequence, Token token)>;
-
 // Limits that a generator allocates memory for.
 struct GeneratorCapacity {
-  Index sequences = 1;      // maximum number of sequences that are decoded together
-  std::set<Index> prompts;  // all prompt lengths that occur, in tokens
-  Index tokens = 0;         // maximum number of new tokens of each sequence
+  Index sequences = 1;  // maximum number of sequences that are decoded together
+  Index prompt = 1;     // maximum number of tokens of a prompt; every length up to it is accepted
+  Index tokens = 0;     // maximum number of new tokens of each sequence
   Factors factors = Factors::stored;
-};
-
-// Tokens processed, and the time that took: prompts (prefill) and new tokens (decode).
-struct GeneratorPace {
-  Index prompt_tokens = 0, new_tokens = 0;  // a prompt's first new token belongs to its prefill
-  double prompt_seconds = 0, new_seconds = 0;
+  Index samples = 1;  // maximum number of texts per prompt; above 1, a further slot holds the prompt that is continued
 };
 
 class Generator {
  public:
-  // The grid's tensor and pipeline axes partition the model.
-  Generator(const ModelConfig&, DType, Grid&, GeneratorCapacity);
+  // The grid's tensor and pipeline axes partition the model. Ranks along its data axis hold the same weights.
+  Generator(const ModelConfig&, DType, Grid&, const GeneratorCapacity&);
+  // Generates with the weights of a training engine, without a copy: every call uses their present values. The grid has
+  // the tensor and pipeline axes of the engine's grid, and may be that grid. The engine must outlive the generator.
+  // Exit::config if weights cannot be borrowed (Parameters::borrow).
+  // `working`: working_bytes() of memory that engines may share, because a generator keeps nothing in it between calls
+  // of the service; null: the generator allocates its own.
+  Generator(ModelState& trained, Grid&, const GeneratorCapacity&, const Arena* working = nullptr);
+  // Bytes of working memory of such a generator: scratch, activations and state of the slots.
+  static Index working_bytes(ModelState& trained, Grid&, const GeneratorCapacity&);
 
   Stage& stage() { return *stage_; }
-  // Returns the new tokens of every prompt, the same on every rank. They do not depend on the sequences that are
-  // decoded together, except for rounding if there are more than few_rows. `finished` is called on every rank and must
-  // return the same on each.
-  std::vector<std::vector<Token>> generate(const std::vector<std::vector<Token>>& prompts, const Sampling&, const Finished&);
-  const GeneratorPace& pace() const { return pace_; }
-  // Number of captured CUDA graphs: one for each number of sequences that were decoded together at least twice. None if
-  // the device has no graphs, or if a layer of this stage launches other kernels from token to token.
+  Grid& grid() { return grid_; }
+  // Waits until the weights of the training engine are complete. Call it after a training step and before the next pass.
+  void wait_for_weights();
+  const GeneratorCapacity& limits() const { return limits_; }
+  bool encodes() const { return encodes_; }  // an encoder reads the prompt, and the text begins with one token
+
+  // Prefill: reads a prompt into a slot, whose former state is cleared. Returns the first tokens of as many texts as
+  // there are places, the same on every stage.
+  std::vector<DrawnToken> read(Index slot, std::span<const Token> prompt, const Sampling&, std::span<const DrawPlace> places);
+  // Last token of a slot, number of tokens before it, length of its encoder input, and random number of the next token.
+  struct Step {
+    Token token = 0;
+    Index past = 0, source = 1;
+    DrawPlace place = {};
+  };
+  // Decodes the next token of slots 0 to n - 1, one per step. Returns one token per slot, the same on every stage.
+  std::vector<DrawnToken> decode(std::span<const Step>, const Sampling&);
+  // Copies the state of a slot to another one.
+  void copy(Index from, Index to) { state_->copy(*device_, from, to); }
+  // Slot that holds a prompt with several texts.
+  Index prefix_slot() const { return limits_.sequences; }
+
+  // Number of captured CUDA graphs: one for each number of sequences that were decoded together at least twice, and each
+  // sampling rule. None if the device has no graphs, or if a layer of this stage launches other kernels from token to
+  // token.
   Index graphs() const;
   // Bytes of device memory that this rank holds.
   Index bytes() const;
 
  private:
-  class Continuation;
-  // Maximum tokens of a sequence. In an encoder-decoder model the encoder reads the prompt, and the text begins with
-  // one token.
-  Index capacity() const { return (encodes_ ? 1 : *limits_.prompts.rbegin()) + limits_.tokens; }
-  Index source_capacity() const { return encodes_ ? *limits_.prompts.rbegin() : 0; }
-  // Prefill: reads a prompt into sequence `at`. Returns the logits of its last token, or with an encoder of the start
-  // token, as advance does.
-  std::vector<double> read(Index at, std::span<const Token> prompt);
-  void make(bool dry_run, Index scratch, Index slot, Index state);
-  // Reads new tokens of some sequences. The last stage returns logits over the full vocabulary for the last token of
-  // each, (sequences, vocab_size) row by row; the other stages return nothing.
-  std::vector<double> advance(const SequenceLayout&, std::span<const Token>, const GivenText& source = {});
-  std::vector<double> gather_logits(const AnyTensor2& mine);
-  // Output of this stage for the tokens in its slot; logits only on the last stage.
+  // Prompt lengths that a dry run measures at the start.
+  enum class Lengths { some, all };
+  // A generator in a dry run.
+  Generator(const ModelConfig&, DType, Grid&, const GeneratorCapacity&, ModelState* trained, Lengths);
+  // One with memory of the size that the dry run has measured.
+  Generator(std::unique_ptr<Generator> rehearsal, const Arena* working);
+  // Maximum tokens of a sequence.
+  Index capacity() const { return (encodes_ ? 1 : limits_.prompt) + limits_.tokens; }
+  Index source_capacity() const { return encodes_ ? limits_.prompt : 0; }
+  void make_weights(Index bytes, bool dry_run);
+  struct WorkingBytes {
+    Index scratch, slot, state;
+    Index sum() const { return scratch + slot + state; }
+  };
+  WorkingBytes working_bytes() const;  // peak bytes of a dry run
+  void make_state(Arena memory);
+  void rehearse_all(Lengths);
+  void rehearse_prompt(Index length);
+  void uncounted(const std::function<void()>& run);  // runs passes of a dry run, which count traffic that is not sent
+  // Measures the memory of prompts of this length, and allocates more if one needs more than all lengths before.
+  void accept_length(Index length);
+  // Reads new tokens of some sequences. Returns one token per place, the same on every stage: from the last row
+  // of each sequence, or all from that of the only sequence.
+  std::vector<DrawnToken> advance(const SequenceLayout&, std::span<const Token>, const GivenText& source, const Sampling&,
+                                  std::span<const DrawPlace> places);
+  // Output of this stage for the tokens in its slot; logits only on the last stage, (sequences, columns of this rank).
   struct Made {
     Bundle output = {};
     AnyTensor2 logits = {};
   };
-  Made compute();
+  // Enqueues the pass, and on the last stage the draws.
+  Made compute(const DeviceDraws*, const Sampling&);
   // The same as compute, replayed as a CUDA graph if one was captured.
-  Made replay_decode(Index sequences);
-  // Decode pass for a fixed number of sequences, captured as a CUDA graph: one token per sequence.
+  Made replay_decode(Index sequences, const DeviceDraws*, const Sampling&);
+  // Waits for the draws, and repeats uncertain ones on the host.
+  std::vector<DrawnToken> tokens_of(const DeviceDraws&, const AnyTensor2& logits, const Sampling&, std::span<const DrawPlace> places);
+  // All columns of one row of logits.
+  std::vector<double> gather_logits(const AnyTensor2& mine);
+  // Sends what the last stage has drawn to every stage.
+  void broadcast_from_last_stage(std::vector<DrawnToken>&);
+  // Decode pass for a fixed number of sequences and sampling rule, captured as a CUDA graph: one token per sequence.
+  using RepeatedPass = std::tuple<Index, double, Index, double, bool>;  // sequences, temperature, top_k, top_p, rollouts
   struct Repeated {
     GraphReplay work;
-    const void* tokens = nullptr;  // address of the token ids that the kernels of the graph read
+    const void *tokens = nullptr, *draws = nullptr;  // addresses of the token ids that the graph reads, and of its draws
     Made made = {};
   };
-  // Sends the tokens drawn on the last stage to every stage.
-  std::vector<Token> broadcast_from_last_stage(const std::vector<Token>&);
 
   ModelConfig config_;
   bool encodes_;
   DType dtype_;
   Grid& grid_;
   GeneratorCapacity limits_;
-  GeneratorPace pace_;
-  std::unique_ptr<Device> device_;
+  ModelState* trained_;  // engine that holds the weights; null: this generator holds them
   std::unique_ptr<Arena> weights_, none_;
   std::unique_ptr<Stage> stage_;
+  std::unique_ptr<Device> device_;
   std::unique_ptr<StateStore> state_;
-  bool repeats_ = false;                // true: CUDA graphs may be used; false in a dry run
-  std::map<Index, Repeated> repeated_;  // captured decode passes, by number of sequences
+  std::unique_ptr<Generator> rehearsal_;       // the same generator in a dry run, which measures memory
+  std::set<Index> rehearsed_;                  // prompt lengths that memory was measured for
+  bool repeats_ = false;                       // true: CUDA graphs may be used; false in a dry run
+  std::map<RepeatedPass, Repeated> repeated_;  // captured decode passes
 };
 
 }  // namespace gyr

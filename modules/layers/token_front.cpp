@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Front tokens: the rows of an encoder are embedded tokens, with the table of the text (T5) or, if the encoder has another
+// width, with a table of its own: model.encoder.embed_tokens.weight.
+#include "modules/layers/embedding.hpp"
+#include "modules/model/front.hpp"
+
+namespace gyr {
+namespace {
+
+class TokenFront final : public Front {
+ public:
+  TokenFront(const ModelConfig& c, Parameters& parameters, Embedding& text)
+      : own_(has_own_table(c) ? std::make_unique<Embedding>(own_config(c), parameters, "model.encoder.") : nullptr), embedding_(own_ ? *own_ : text) {
+  }
+  AnyTensor2 forward(Pass& a, Frame& frame, const FrontInput& input) override { return embedding_.forward(a, frame, input.tokens); }
+  void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { embedding_.backward(a, frame, dx); }
+
+ private:
+  static bool has_own_table(const ModelConfig& c) { return encoder_config(c).hidden_size != c.hidden_size; }
+  // The embedding of the text makes the relative position bias, and the head may read its table.
+  static ModelConfig own_config(const ModelConfig& c) {
+    ModelConfig own = encoder_config(c);
+    own.attention.relative_bias.buckets = 0, own.tie_word_embeddings = false;
+    return own;
+  }
+
+  std::unique_ptr<Embedding> own_;
+  Embedding& embedding_;
+};
+
+std::unique_ptr<Front> make(const ModelConfig& c, Parameters& parameters, Embedding& text) {
+  return std::make_unique<TokenFront>(c, parameters, text);
+}
+
+const RegisteredFront token_front({"tokens", make});
+
+}  // namespace
+}  // namespace gyr
