@@ -19,6 +19,7 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=jobscripts/start.sh
 . "$here/start.sh"
+case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 read_site
 bind=${BIND:-rank} reserve=${RESERVE:-300} most=${JOBS:-100}
 check_deck "$@"
@@ -192,19 +193,25 @@ main() {
   local said child
   said=$(mktemp)
   trap '' HUP  # ranks and launcher ignore it; this script passes it on below
-  "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume > >(tee "$said") &
+  # The launcher gets a process group of its own, so that a signal to the group of this script (Ctrl-C, timeout, qdel) reaches
+  # only this script.
+  set -m
+  "${start[@]}" "$gyrfalcon" train "$@" "${changes[@]}" --resume < /dev/null > >(trap '' INT TERM USR1; tee "$said") &
   child=$!
-  # USR1 (end of the allocation), TERM (scancel, qdel, preemption) and HUP (end of a login) make the run save and stop: the
-  # launchers forward USR1 to every rank. After TERM and HUP the job is not requeued.
-  local cancelled=''
+  set +m
+  # USR1 (end of the allocation), TERM (scancel, qdel, preemption), INT (Ctrl-C) and HUP (end of a login) make the run save and
+  # stop: the launchers forward USR1 to every rank. After TERM, INT and HUP the job is not requeued.
+  local cancelled='' name
   trap 'say "the time limit is near: saving"; kill -USR1 "$child" 2> /dev/null' USR1
-  trap 'say "SIGTERM received: saving (the ranks receive SIGUSR1)"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' TERM
-  trap 'say "SIGHUP received: saving (the ranks receive SIGUSR1)"; cancelled=yes; kill -USR1 "$child" 2> /dev/null' HUP
+  for name in TERM INT HUP; do
+    # shellcheck disable=SC2064
+    trap "say 'SIG$name received: saving (the ranks receive SIGUSR1)'; cancelled=yes; kill -USR1 \$child 2> /dev/null" "$name"
+  done
   while kill -0 "$child" 2> /dev/null; do  # a signal interrupts wait while the child still runs
     code=0
     wait "$child" || code=$?
   done
-  trap '' USR1 TERM HUP  # scontrol requeue also sends a signal to this job
+  trap '' USR1 TERM INT HUP  # scontrol requeue also sends a signal to this job
   # A launcher may return 0 for a run that is not done: Hydra after it forwards a signal, srun after a node failure. The
   # last line of the log decides.
   sleep 0.5

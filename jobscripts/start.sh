@@ -70,8 +70,8 @@ check_deck() {
   [ -f "$1" ] || refuse 66 "there is no deck $1 in $PWD"
 }
 
-# check_grid RANKS DECK [key=value ...]: exit code of `gyrfalcon plan` if it refuses the deck on RANKS ranks, and 65 for token
-# files that train would refuse, unless `waits` is set because the job waits for another one, which may write them. It
+# check_grid RANKS DECK [key=value ...]: exit code of `gyrfalcon plan` if it refuses the deck on RANKS ranks, 66 for missing
+# and 65 for other token files that train would refuse, unless `waits` is set because the job waits for another one, which may write them. It
 # launches nothing and reads no weights. If the program cannot run here, as on a login node without its MPI, the job is not
 # checked.
 check_grid() {
@@ -79,7 +79,7 @@ check_grid() {
   said=$(timeout 60 "$gyrfalcon" plan "${@:2}" --ranks "$1" 2>&1) || code=$?
   data=$(sed -n 's/^warning: train stops: //p' <<< "$said")
   case $code in
-    0) [ -z "$data" ] || [ -n "${waits:-}" ] || refuse 65 "the job would stop at its start: $data" ;;
+    0) [ -z "$data" ] || [ -n "${waits:-}" ] || refuse "$(case $data in *'does not exist'*) echo 66 ;; *) echo 65 ;; esac)" "the job would stop at its start: $data" ;;
     64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $(sed -n '/^gyrfalcon: /,$p' <<< "$said")" ;;
     *) printf '%s: the deck is not checked on %s ranks, because gyrfalcon plan returned %s here\n' "$(basename "$0")" "$1" "$code" >&2 ;;
   esac

@@ -4,8 +4,8 @@
 # cannot contain variables. Program and deck are checked before the job waits in a queue, the deck on the ranks of the job.
 #   submit.sh [OPTION of sbatch or qsub ...] SCRIPT DECK [key=value ...]
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
-# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong or missing token files (except for a job
-# that waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 78 a deck
+# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong token files (except for a job that
+# waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 78 a deck
 # that cannot run on the ranks of the job.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
@@ -17,6 +17,7 @@ scripts() { (cd "$here" && echo slurm-*.sh pbs-*.sh); }
 options=() script=''
 while [ $# -gt 0 ] && [ -z "$script" ]; do
   case $1 in
+    -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit ;;
     *.sh)
       if [ -f "$1" ]; then script=$(realpath "$1"); elif [ -f "$here/$1" ]; then script=$here/$1
       elif [ -f "$here/$(basename "$1")" ]; then refuse 66 "there is no jobscript $1 in $PWD; write $(basename "$1"), without a folder, for the script in $here"

@@ -176,7 +176,7 @@ submit 78 pbs-gpu.sh my.yaml
 [ ! -e "$folder/qsub" ] || failed "a job with a refused deck was submitted to PBS"
 printf '#!/bin/sh\necho "warning: train stops: text.idx: does not exist"\n' > "$folder/bin/no-data" && chmod +x "$folder/bin/no-data"
 with=(GYRFALCON="$folder/bin/no-data")
-submit 65 slurm-gpu.sh my.yaml
+submit 66 slurm-gpu.sh my.yaml
 said 'the job would stop at its start: text.idx: does not exist'
 [ ! -e "$folder/sbatch" ] || failed "a job without token files was submitted"
 submit 0 --dependency=afterok:7 slurm-gpu.sh my.yaml
@@ -213,3 +213,26 @@ said 'a rank was killed by signal 9, often because a node had no memory left'
 alone 64 SLURM_JOB_ID=7 LAUNCHER=launch; said 'SLURM_NTASKS is not set'; not_launched
 alone 69 LAUNCHER=/no/launcher; said 'the launcher /no/launcher is missing'; not_launched
 echo "== ranks and threads"
+
+# A signal to the process group of job.sh, as from Ctrl-C or timeout, reaches the ranks once, as SIGUSR1.
+cat > "$folder/bin/waits" << 'END'
+#!/bin/bash
+for name in TERM INT; do trap "echo RUN FAILED; exit 1" $name; done
+trap 'echo "RUN STOPPED 75 (stopped early)"; exit 75' USR1
+echo started
+for i in {1..200}; do sleep 0.1; done
+END
+chmod +x "$folder/bin/waits"
+for name in INT TERM HUP; do
+  code=0
+  : > "$folder/said"
+  (cd "$data" && exec env -i --default-signal=INT PATH="$folder/bin:$PATH" HOME="$folder/home" GYRFALCON="$folder/bin/waits" LAUNCHER=env BIND=none RANKS=1 \
+    setsid "$scripts/job.sh" my.yaml) > "$folder/said" 2>&1 &
+  group=$!
+  for _ in {1..100}; do grep -q started "$folder/said" && break; sleep 0.1; done
+  kill "-$name" -- "-$group"
+  wait "$group" || code=$?
+  [ "$code" = 75 ] || failed "SIG$name to the group of job.sh gave $code instead of 75" "$folder/said"
+  said "SIG$name received"; said 'RUN STOPPED 75'
+done
+echo "== signals to the process group"
