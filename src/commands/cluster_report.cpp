@@ -69,7 +69,7 @@ std::string training_text(const RunConfig& run, double tokens, double of_step, d
 }
 
 // Settings that make this part of the memory of a rank smaller. A ZeRO level counts if the run does not use it yet.
-std::string smaller_with(Memory part, const Layout& layout) {
+std::string smaller_with(Memory part, const Layout& layout, Index micro_batch) {
   const auto sharded = [&](Shard level, const char* setting) {
     const bool helps = layout.size(Axis::data) * layout.size(Axis::context) > 1 && int(layout.shard) < int(level);
     return fmt::format("{}a larger parallel.tensor or parallel.pipeline", helps ? std::string(setting) + ", or " : "");
@@ -78,10 +78,12 @@ std::string smaller_with(Memory part, const Layout& layout) {
     case Memory::weights: return sharded(Shard::weights, "parallel.shard=weights (ZeRO-3)");
     case Memory::gradients: return sharded(Shard::gradients, "parallel.shard=gradients (ZeRO-2)");
     case Memory::optimizer: return sharded(Shard::optimizer, "parallel.shard=optimizer (ZeRO-1)");
-    case Memory::activations: return "activation.recompute=full, a smaller train.micro_batch_size, or a larger parallel.context";
+    case Memory::activations:
+      return micro_batch > 1 ? "activation.recompute=full, a smaller train.micro_batch_size, or a larger parallel.context"
+                             : "activation.recompute=full, or a larger parallel.context or parallel.tensor";
     case Memory::scratch: break;
   }
-  return "a smaller train.micro_batch_size or train.seq_length";
+  return micro_batch > 1 ? "a smaller train.micro_batch_size or train.seq_length" : "a smaller train.seq_length, or a larger parallel.context";
 }
 
 // Bytes that cross slow links between islands in a step, by communicator.
@@ -120,7 +122,7 @@ void require_fits(const RunPlan& plan, const Machine* machine) {
     if (capacity.bytes(Memory(i)) > capacity.bytes(largest)) largest = Memory(i);
   fail(Exit::config, "the plan does not fit in memory: a rank takes {} of {}. The largest part is `{}` with {}; it becomes smaller with {}",
        bytes_text(double(capacity.total())), bytes_text(usable), name_of(largest), bytes_text(double(capacity.bytes(largest))),
-       smaller_with(largest, plan.layout));
+       smaller_with(largest, plan.layout, plan.run.train.micro_batch_size));
 }
 
 double utilisation(const RunConfig& run, int ranks, const Cluster& cluster, double seconds) {

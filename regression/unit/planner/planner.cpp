@@ -204,11 +204,30 @@ TEST(planner, doubtful_devices_are_named) {
   };
   EXPECT_EQ(notes("3350", "989", ", gpu: true, reserve: 4"), "");
   EXPECT_EQ(notes("100", "3", ""), "") << "a host";
+  EXPECT_EQ(notes("3350", "989", ", gpu: true, reserve: 4, watts: 5600"),
+            "the cluster file: device.watts is 5600 W, more than one device has; the value of a node is divided by device.per_node (8)");
   const auto expect = [&](const std::string& found, const char* part) { EXPECT_NE(found.find(part), std::string::npos) << found; };
   expect(notes("3.35", "989", ", gpu: true, reserve: 4"), "device.memory_bandwidth of the cluster file is 3.35 GB/s, which no device has");
   expect(notes("3350", "989000", ", gpu: true, reserve: 4"), "device.bf16 of the cluster file is 989000 TFLOP/s, which no device has");
   expect(notes("3350", "989", ", reserve: 4"), "device.gpu is not true in the cluster file");
   expect(notes("3350", "989", ", gpu: true"), "the cluster file does not set device.reserve");
+}
+
+TEST(planner, values_of_a_node_are_named) {
+  const Folder folder;
+  const auto notes = [&](const char* memory, const char* bf16, const char* latency) {
+    std::ofstream(folder / "node.yaml") << fmt::format(
+        "device: {{per_node: 8, gpu: true, reserve: 4, memory: {}, memory_bandwidth: 3350, bf16: {}, fp32: 67, fp64: 67}}\nlinks:\n  node: "
+        "{{latency: "
+        "{}, bandwidth: 450}}\n  network: {{latency: 10, bandwidth: 50}}\n",
+        memory, bf16, latency);
+    return fmt::format("{}", fmt::join(doubtful_devices(read_cluster(folder / "node.yaml")), "\n"));
+  };
+  EXPECT_EQ(notes("80", "989", "5"), "");
+  EXPECT_NE(notes("640GB", "989", "5").find("device.memory is 596.046 GiB, more than one device has"), std::string::npos);
+  EXPECT_NE(notes("80", "7.9PFLOP/s", "5").find("device.bf16 is 7900 TFLOP/s, more than one device has"), std::string::npos);
+  EXPECT_NE(notes("80", "989", "5ms").find("links.node.latency is 5000 us, which no link has"), std::string::npos);
+  EXPECT_NE(notes("80", "989", "5e-6").find("links.node.latency is 5e-06 us, which no link has"), std::string::npos);
 }
 
 // Each rank finds its own position at its rank in the communicator, and all members list the same ranks.

@@ -303,6 +303,23 @@ std::string rate_with_sparsity(double bf16) {
   return "";
 }
 
+// Remarks on values that no single device reaches, such as those of a node.
+std::vector<std::string> values_of_nodes(const Cluster& c) {
+  constexpr double most_memory = 512 * gibi, most_gemm = 6e3 * tera, most_watts = 2000, longest = 1e-3, shortest = 1e-8;
+  const auto divided = [&](const char* key, double value, const char* unit) {
+    return fmt::format("{} is {:g} {}, more than one device has; the value of a node is divided by device.per_node ({})", key, value, unit,
+                       c.per_node);
+  };
+  std::vector<std::string> notes;
+  if (c.device.gpu && c.device.memory > most_memory) notes.push_back(divided("device.memory", c.device.memory / gibi, "GiB"));
+  if (c.device.bf16 > most_gemm) notes.push_back(divided("device.bf16", c.device.bf16 / tera, "TFLOP/s"));
+  if (c.device.watts > most_watts) notes.push_back(divided("device.watts", c.device.watts, "W"));
+  for (const auto& [name, link] : {std::pair("node", c.node), std::pair("network", c.network)})
+    if (link.latency > longest || (link.latency > 0 && link.latency < shortest))
+      notes.push_back(fmt::format("links.{}.latency is {:g} us, which no link has; is the unit right, as in 5us?", name, link.latency / micro));
+  return notes;
+}
+
 }  // namespace
 
 std::vector<std::string> doubtful_links(const Cluster& cluster, int ranks) {
@@ -317,8 +334,10 @@ std::vector<std::string> doubtful_links(const Cluster& cluster, int ranks) {
             "{5:g} us), which is usually too fast; set links.{1}.bandwidth, as in 400Gb/s, and links.{1}.latency",
             where, name, name == std::string_view("network") ? "nodes" : "islands", closer, link.bandwidth / giga, link.latency / micro));
       else if (link.bandwidth > fastest)
-        notes.push_back(fmt::format("links.{0}.bandwidth of {1} is {2:g} GB/s per device, which is {3:g} Gb/s; write {2:g}Gb/s if Gb/s is meant",
-                                    name, where, link.bandwidth / giga, 8 * link.bandwidth / giga));
+        notes.push_back(
+            fmt::format("links.{0}.bandwidth of {1} is {2:g} GB/s per device, which is {3:g} Gb/s; write {2:g}Gb/s if Gb/s is meant, and "
+                        "divide the bandwidth of a node by its {4} devices",
+                        name, where, link.bandwidth / giga, 8 * link.bandwidth / giga, c.per_node));
     };
     if (c.per_node_assumed && here > 1)
       notes.push_back(
@@ -344,6 +363,7 @@ std::vector<std::string> doubtful_devices(const Cluster& cluster) {
     if (gemm > fastest_gemm)
       notes.push_back(
           fmt::format("device.bf16 of {} is {:g} TFLOP/s, which no device has; is the unit right, as in 989 TFLOP/s?", where, gemm / tera));
+    for (const std::string& note : values_of_nodes(c)) notes.push_back(where + ": " + note);
     if (const std::string sparse = rate_with_sparsity(gemm); !sparse.empty()) notes.push_back(where + ": " + sparse);
     if (gemm < of_gpu || gemm > fastest_gemm) return;
     if (!c.device.gpu) notes.push_back(fmt::format("device.gpu is not true in {}: memory is planned as for a program on a host", where));
@@ -377,7 +397,13 @@ Deck described_cluster(Whose whose) {
 
 }  // namespace
 
-std::vector<Declaration> cluster_settings() { return described_cluster(Whose::entire_cluster).settings(); }
+std::vector<Declaration> cluster_settings() {
+  std::vector<Declaration> all = described_cluster(Whose::entire_cluster).settings();
+  for (Declaration& d : all)
+    for (const auto& [links, closer] : {std::pair("links.network.", "node"), std::pair("links.islands.", "network")})
+      if (d.path.starts_with(links)) d.fallback = fmt::format("as {}", closer);
+  return all;
+}
 std::string cluster_keys() { return described_cluster(Whose::entire_cluster).help(); }
 
 std::string to_yaml(const Cluster& c, const std::string& comment) {
