@@ -65,6 +65,21 @@ TEST(fault, supervisor_gives_up_a_run_without_progress) {
   EXPECT_EQ(json_in(folder / "supervisor.json")["attempts"].size(), 3u);
 }
 
+TEST(fault, supervised_branch_counts_from_its_checkpoint) {
+  const Folder folder;
+  const std::string from = Material::get().trained();
+  const int step = std::stoi(from.substr(from.rfind('_') + 1));
+  Words words = Material::get().train(folder.path(), {fmt::format("train.steps={}", step + 4), "train.init_from=" + from, "train.branch=true",
+                                                      "fault.kind=exit:7", "fault.attempt=-1", fmt::format("fault.step={}", step + 2)});
+  words[0] = "run";
+  for (const char* more : {"-n", "1", "--launcher", "none"}) words.push_back(more);
+  const Result r = run(words);
+  EXPECT_EQ(r.code, 7) << output_of(r);
+  for (const std::string& part : {fmt::format("newest checkpoint: step {}", step), fmt::format("no progress since step {}", step)})
+    EXPECT_NE(r.out.find(part), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("step 0"), std::string::npos) << r.out;
+}
+
 // An error that a restart cannot fix must not cause a restart.
 TEST(fault, run_with_wrong_deck_is_not_restarted) {
   const Folder folder;

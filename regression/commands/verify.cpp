@@ -106,9 +106,9 @@ TEST(verify, verify_refuses_wrong_rank_counts_and_launchers) {
   EXPECT_EQ(run(verify({"-n", "0"})).code, int(Exit::usage));
   EXPECT_EQ(run(verify({"-n", "3"}), {.ranks = 2}).code, int(Exit::usage));
   const Result r = run(verify({"-n", "2", "--launcher", "no-such-launcher"}));
-  EXPECT_EQ(r.code, int(Exit::usage));
+  EXPECT_EQ(r.code, int(Exit::device));
   EXPECT_NE(r.err.find("no-such-launcher cannot be started"), std::string::npos) << r.err;
-  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 64")) << r.out;
+  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 69")) << r.out;
 }
 
 }  // namespace

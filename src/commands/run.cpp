@@ -7,6 +7,9 @@
 #include "kernels/base/printable.hpp"
 #include "kernels/comm/mpi/launched.hpp"
 #include "src/base/limits.hpp"
+#include "src/checkpoint/chosen_checkpoint.hpp"
+#include "src/checkpoint/header.hpp"
+#include "src/checkpoint/run_identity.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/config/run_config.hpp"
@@ -31,6 +34,7 @@ SupervisedRun supervised(const RunConfig& run) {
                   {},
                   run.train.micro_batch_size};
   for (const BatchStep& step : run.train.batches()) s.batches.push_back(step.batch);
+  if (run.train.branch && newest_step_of_run(run.output) == 0) s.begin = read_header(chosen_checkpoint(run.train.init_from)).step;
   return s;
 }
 
@@ -38,7 +42,9 @@ SupervisedRun supervised(const RunConfig& run) {
 std::string killed_text(const std::vector<Heartbeat>& beats) {
   std::int64_t newest = 0, step = 0;
   for (const Heartbeat& h : beats) newest = std::max(newest, h.written), step = std::max<std::int64_t>(step, h.step);
-  return fmt::format("state: killed (no final record, no heartbeat for {:.0f} s; last at step {})", double(wall_nanoseconds() - newest) * 1e-9, step);
+  const double seconds = double(wall_nanoseconds() - newest) * 1e-9;
+  return fmt::format("state: killed (no final record, {}; last at step {})",
+                     seconds < 2 ? "its processes are gone" : fmt::format("no heartbeat for {:.0f} s", seconds), step);
 }
 
 }  // namespace
@@ -60,14 +66,16 @@ void add_run(Command& app, Action& action) {
   c->add_flag("--take-over", a->take_over,
               "Take over the output folder of a run on another machine at once, without waiting output.lock_seconds for a sign of life");
   c->footer(
-      "\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are forwarded to it, SIGHUP as SIGUSR1.\n"
-      "OUTPUT/supervisor.json records every attempt, OUTPUT/exit_record.ATTEMPT.json the process that ended one. Deck keys supervise.* set\n"
+      "\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are forwarded to it, SIGHUP as SIGUSR1. "
+      "OUTPUT/supervisor.json records every attempt, OUTPUT/exit_record.ATTEMPT.json the process that ended one. Deck keys supervise.* set "
       "the limits. The exit code is that of the last attempt.\n\n" +
       exit_codes());
   c->callback([a, &action] {
     action = [a] {
       int code = 0;
       const int failed = guarded([&] {
+        require(rank_from_environment() <= 0, Exit::device,
+                "gyrfalcon run starts its ranks itself; start it once, without mpiexec or srun, as in `gyrfalcon run DECK -n 2`");
         Deck deck = Deck::read(a->deck, a->overrides);
         const RunConfig run = read_run_config(deck);
         deck.finish();

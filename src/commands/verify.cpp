@@ -38,7 +38,7 @@ struct VerifyArguments : DeckArguments {
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
-  fail(Exit::usage, "{} cannot be started: {}; name another launcher with --launcher", command[0], std::strerror(errno));
+  fail(Exit::device, "{} cannot be started: {}; name another launcher with --launcher", command[0], std::strerror(errno));
 }
 
 int verify(const VerifyArguments& a) {
@@ -72,10 +72,10 @@ void add_verify(Command& app, Action& action) {
   c->add_option("--launcher", a->launcher,
                 "With -n: mpiexec, srun, none (one rank), or any command that takes -n RANKS PROGRAM; default: the mpiexec of this program's MPI");
   c->footer(
-      "\nThe deck is reduced to a small model with the same layout, which keeps its divisions, remainders and replicated weights. No token files\n"
-      "are read. A step in fp64 and in fp32 (also in bf16 if the deck uses it) and the loss after its update are compared with those of one rank.\n"
-      "Limits are 1e-12 for fp64 and 1e-5 for fp32 (2e-5 for fp32 gradients of A_log and dt_bias). Exit code 81 means a larger difference. A\n"
-      "layout that `train` rejects is rejected here too. Then communicators, links between neighbours and ranks are measured. The watchdog ends a\n"
+      "\nThe deck is reduced to a small model with the same layout, which keeps its divisions, remainders and replicated weights. No token files "
+      "are read. A step in fp64 and in fp32 (also in bf16 if the deck uses it) and the loss after its update are compared with those of one rank. "
+      "Limits are 1e-12 for fp64 and 1e-5 for fp32 (2e-5 for fp32 gradients of A_log and dt_bias). Exit code 81 means a larger difference. A "
+      "layout that `train` rejects is rejected here too. Then communicators, links between neighbours and ranks are measured. The watchdog ends a "
       "hang, as in a run.\n"
       "    gyrfalcon verify DECK -n 8                      # starts 8 ranks here\n"
       "    srun gyrfalcon verify DECK parallel.tensor=4    # inside a job: the ranks that srun or mpiexec starts\n"

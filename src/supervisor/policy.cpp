@@ -52,7 +52,8 @@ Decision decide(const std::vector<Attempt>& attempts, const Policy& policy) {
   const int fewer = host_fails_again(attempts) ? policy.data_axis(now - 1) : 0;
   if (fewer > 0 && fewer < data) data = fewer, why = fmt::format("host {} lost a rank in two attempts in a row without a new checkpoint", last.host);
   if (data >= now && made_no_progress(attempts, 2))
-    return give_up(fmt::format("two attempts without a new checkpoint: no progress since step {}", last.to));
+    return give_up(
+        fmt::format("two attempts without a new checkpoint: no progress since {}", last.to == 0 ? "the start" : fmt::format("step {}", last.to)));
   if (data > now) why = fmt::format("step {} has been saved", last.to);
   if (data == now) return {true, last.ranks, ""};
   return {true, data * policy.model_ranks,

@@ -71,7 +71,7 @@ Process::Process(const std::vector<std::string>& command) {
   if (!failed) return;
   for (const Stream& stream : streams_) ::close(stream.from);
   ::waitpid(pid_, nullptr, 0);
-  fail(Exit::usage, "{} cannot be started: {}", command[0], std::strerror(error));
+  fail(Exit::device, "{} cannot be started: {}; name another launcher with --launcher", command[0], std::strerror(error));
 }
 
 Process::~Process() {

@@ -13,7 +13,7 @@ namespace gyr {
 class Process {
  public:
   // Starts the program without standard input, in its own process group, so that a terminal's Ctrl-C reaches it only
-  // through this process. Exit::usage if the program cannot be started. Only one object at a time: this process adopts
+  // through this process. Exit::device if the program cannot be started. Only one object at a time: this process adopts
   // orphaned descendants (child subreaper).
   explicit Process(const std::vector<std::string>& command);
   ~Process();  // kills all remaining descendants

@@ -55,7 +55,7 @@ class Supervisor {
     if (!rank_lock) rank_lock.emplace(output(), settings);
     return mine;
   }
-  Index newest() const { return newest_step_of_run(output()); }
+  Index newest() const { return std::max(run_.begin, newest_step_of_run(output())); }
   static void print(const std::string& line) {
     std::printf("gyrfalcon run: %s\n", printable_line(line).c_str());
     std::fflush(stdout);
@@ -99,7 +99,7 @@ class Supervisor {
       process.end(0.5);
     }
     attempt.seconds = since(begin);
-    attempt.to = newest(), attempt.reached = observer.step();
+    attempt.to = newest(), attempt.reached = std::max(attempt.from, observer.step());
     for (const auto& [rank, words] : observer.slow()) attempt.slow.push_back(words);
     judge_end(attempt, code, finding, previous);
     attempt.hosts = observer.hosts();
@@ -152,9 +152,12 @@ class Supervisor {
     return next.go_on;
   }
 
+  static std::string checkpoint_text(Index step) { return step == 0 ? "none" : fmt::format("step {}", step); }
+
   static void print_attempt(const Attempt& attempt) {
-    print(fmt::format("attempt {} on {}: {} after {} in step {}, newest checkpoint: step {}{}", attempt.number, counted(attempt.ranks, "rank"),
-                      attempt.state, time_text(attempt.seconds), attempt.reached, attempt.to, attempt.culprit.empty() ? "" : "; " + attempt.culprit));
+    print(fmt::format("attempt {} on {}: {} after {} in step {}, newest checkpoint: {}{}", attempt.number, counted(attempt.ranks, "rank"),
+                      attempt.state, time_text(attempt.seconds), attempt.reached, checkpoint_text(attempt.to),
+                      attempt.culprit.empty() ? "" : "; " + attempt.culprit));
   }
 
   double ratio() const { return useful_seconds(output() / "metrics.jsonl", epoch_) / std::max(1e-9, since(begin_)); }
@@ -170,7 +173,7 @@ class Supervisor {
                  {"end"},
                  {"cause", false, 80}});
     for (const Attempt& attempt : attempts_)
-      table.row({std::to_string(attempt.number), std::to_string(attempt.ranks), std::to_string(attempt.from), std::to_string(attempt.to),
+      table.row({std::to_string(attempt.number), std::to_string(attempt.ranks), checkpoint_text(attempt.from), checkpoint_text(attempt.to),
                  std::to_string(attempt.reached), time_text(attempt.seconds), std::to_string(attempt.code), attempt.state, attempt.culprit});
     const double wall = since(begin_), useful = useful_seconds(output() / "metrics.jsonl", epoch_);
     std::printf("%s", table.str().c_str());

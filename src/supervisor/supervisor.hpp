@@ -20,6 +20,7 @@ struct SupervisedRun {
   bool permuted = false;       // true: the deck assigns every rank its position, so the data-parallel size cannot shrink
   std::vector<Index> batches;  // all global batch sizes of the run (batch size ramp), in sequences
   Index micro_batch_size = 1;
+  Index begin = 0;  // step that a new run starts at: that of the checkpoint if it branches off (train.branch)
 };
 
 struct SuperviseOptions {
@@ -32,7 +33,7 @@ struct SuperviseOptions {
   bool take_over = false;       // true: take the output folder from a run on another machine
 };
 
-// Returns the exit code of the last attempt. Exit::usage if the launcher cannot be started, Exit::io if another run
+// Returns the exit code of the last attempt. Exit::device if the launcher cannot be started, Exit::io if another run
 // holds the folder.
 int supervise(const SupervisedRun&, const SuperviseOptions&);
 

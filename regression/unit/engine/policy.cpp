@@ -95,6 +95,13 @@ TEST(policy, two_attempts_without_checkpoint_end_the_run) {
     }
 }
 
+TEST(policy, lack_of_progress_names_the_last_checkpoint) {
+  Attempt attempt = killed(4, 1, "a", 1, false);
+  EXPECT_EQ(decide({attempt, attempt}, policy_of(4)).why, "two attempts without a new checkpoint: no progress since the start");
+  attempt.from = attempt.to = 12;
+  EXPECT_EQ(decide({attempt, attempt}, policy_of(4)).why, "two attempts without a new checkpoint: no progress since step 12");
+}
+
 // One of several hosts loses a rank in two attempts in a row, the second without a checkpoint. The run continues with
 // one data-parallel replica fewer until a checkpoint is saved.
 TEST(policy, bad_host_reduces_data_parallel_size_until_checkpoint) {
