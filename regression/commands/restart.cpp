@@ -335,6 +335,21 @@ TEST(restart, branch_keeps_the_bits_of_its_run) {
   EXPECT_EQ(go("alone", {"train.branch=true"}).code, int(Exit::config));
 }
 
+TEST(restart, branch_without_steps_left_is_refused) {
+  const Folder folder;
+  const std::string from = Material::get().trained();
+  const int step = std::stoi(from.substr(from.rfind('_') + 1));
+  for (const char* dry : {"", "--dry-run"}) {
+    Words words = Material::get().train(folder / "out", {fmt::format("train.steps={}", step), "--init-from", from, "train.branch=true"});
+    if (*dry) words.push_back(dry);
+    const Result r = run(words);
+    EXPECT_EQ(r.code, int(Exit::config)) << output_of(r);
+    for (const std::string& part : {fmt::format("was saved after step {}", step), fmt::format("set train.steps above {}", step)})
+      EXPECT_NE(r.err.find(part), std::string::npos) << r.err;
+    EXPECT_FALSE(fs::exists(folder / "out/checkpoints"));
+  }
+}
+
 // Changed deck keys are listed. A change of what the model computes needs --accept-changes.
 TEST(restart, run_without_steps_left_reports_it) {
   const Folder folder;

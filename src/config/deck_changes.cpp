@@ -24,10 +24,11 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
-std::string names_of(const std::vector<DeckChange>& changes, Effect effect) {
+// `of_start`: the keys that only a new run reads, or the others.
+std::string names_of(const std::vector<DeckChange>& changes, Effect effect, bool of_start = false) {
   std::string names;
   for (const DeckChange& c : changes)
-    if (c.effect == effect) names += (names.empty() ? "" : ", ") + c.key;
+    if (c.effect == effect && is_of_start(c.key) == of_start) names += (names.empty() ? "" : ", ") + c.key;
   return names;
 }
 
@@ -55,10 +56,11 @@ std::string text_of(const std::vector<DeckChange>& changes, const std::string& s
   for (const DeckChange& c : changes)
     if (c.effect != Effect::none)
       table.row({c.key, shown(c.was), shown(c.is), c.effect == Effect::function ? "changes what the model computes" : ""});
-  const std::string quiet = names_of(changes, Effect::none);
+  const std::string quiet = names_of(changes, Effect::none), unread = names_of(changes, Effect::none, true);
   const bool any = std::any_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::none; });
   std::string text = any ? fmt::format("the deck has changed since {} was saved:\n{}", since, table.str()) : "";
   if (!quiet.empty()) text += fmt::format("changed since {}, with the same results up to rounding: {}\n", since, quiet);
+  if (!unread.empty()) text += fmt::format("changed since {}, and read only by a new run: {}\n", since, unread);
   if (!text.empty()) text.pop_back();
   return text;
 }
@@ -74,10 +76,24 @@ std::string old_values(const std::vector<DeckChange>& changes) {
   const auto declared = known.settings();
   std::string text;
   for (const DeckChange& c : changes) {
+    if (is_of_start(c.key)) continue;  // a resumed run does not read it
     if (std::none_of(declared.begin(), declared.end(), [&](const Declaration& d) { return d.path == c.key; })) continue;
     text += (text.empty() ? "" : " ") + shell_word(fmt::format("{}={}", c.key, c.was));
   }
   return text;
+}
+
+std::string text_of_moved_decay(const std::vector<DeckChange>& changes, const LearningRate& lr) {
+  const auto change_of = [&](const char* key) {
+    return std::find_if(changes.begin(), changes.end(), [&](const DeckChange& c) { return c.key == key; });
+  };
+  const auto steps = change_of("train.steps");
+  const bool decays = lr.schedule != "constant" && lr.schedule != "inverse-sqrt";
+  if (!decays || lr.unit != ScheduleUnit::steps || steps == changes.end() || fmt::format("{}", lr.decay_steps) != steps->is) return "";
+  if (change_of("optimizer.decay_steps") != changes.end()) return "";
+  return fmt::format(
+      "the decay of the learning rate ends at step {} instead of {}, so that the rate changes at once; optimizer.decay_steps={} keeps the old one",
+      steps->is, steps->was, steps->was);
 }
 
 bool changes_function(const std::vector<DeckChange>& changes) { return !names_of(changes, Effect::function).empty(); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/deck/deck.hpp"
+#include "src/engine/config/learning_rate.hpp"
 
 namespace gyr {
 
@@ -25,6 +26,9 @@ std::string text_of(const std::vector<DeckChange>&, const std::string& since);
 // The old values as overrides of the command line that a shell passes on, "optimizer.lr=0.002 'model.pattern=P x 2'". Keys
 // that this program does not know are left out. Empty if only the layout has changed.
 std::string old_values(const std::vector<DeckChange>&);
+
+// Note about a learning rate whose decay ends elsewhere because train.steps has changed; empty if it does not.
+std::string text_of_moved_decay(const std::vector<DeckChange>&, const LearningRate&);
 
 bool changes_function(const std::vector<DeckChange>&);
 // Exit::config naming the keys that change what the model computes, if there are any.

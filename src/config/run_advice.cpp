@@ -16,12 +16,14 @@ std::string length_text(const LearningRate& lr, Index length) {
                                         : fmt::format("{} {}", length, schedule_units[std::size_t(lr.unit)]);
 }
 
-void check_warmup(const LearningRate& lr, Index length, std::vector<std::string>& warnings) {
+// `first`: position after the first step. A run of one step has no warm-up.
+void check_warmup(const LearningRate& lr, Index first, Index length, std::vector<std::string>& warnings) {
   if (2 * lr.warmup_steps <= length) return;
+  const Index fitting = std::max(first, length / 20);
   const char* const effect = lr.warmup_steps > length ? "is longer than the run" : "is more than half of the run";
   const char* const result = lr.warmup_steps > length ? "the learning rate never reaches optimizer.lr; " : "";
   warnings.push_back(fmt::format("optimizer.warmup_steps = {} {} ({}): {}optimizer.warmup_steps={} suits it", lr.warmup_steps, effect,
-                                 length_text(lr, length), result, std::max<Index>(1, length / 20)));
+                                 length_text(lr, length), result, 2 * fitting <= length ? fitting : 0));
 }
 
 void check_decay(const LearningRate& lr, Index length, std::vector<std::string>& warnings) {
@@ -62,7 +64,7 @@ std::vector<std::string> doubtful_settings(const RunConfig& run) {
     return warnings;
   }
   const Index length = run.schedule_position(steps);
-  check_warmup(run.lr, length, warnings);
+  check_warmup(run.lr, run.schedule_position(1), length, warnings);
   check_decay(run.lr, length, warnings);
   if (run.lr.unit != ScheduleUnit::steps && run.lr.warmup_steps > 0 && run.lr.warmup_steps < run.schedule_position(1))
     warnings.push_back(fmt::format("optimizer.warmup_steps = {} counts {} (optimizer.schedule_unit) and ends within the first step",
@@ -73,8 +75,9 @@ std::vector<std::string> doubtful_settings(const RunConfig& run) {
 std::string doubtful_evaluation(const RunConfig& run, Index samples) {
   const Index batch = run.largest_batch(), enough = (samples + batch - 1) / batch, batches = run.train.eval_batches;
   if (batches <= enough) return "";
-  return fmt::format("train.eval_batches = {} reads the {} sequence{} of the validation split {:.1f} times; train.eval_batches={} reads them once",
-                     batches, samples, samples == 1 ? "" : "s", double(batches * batch) / double(samples), enough);
+  return fmt::format("train.eval_batches = {} reads the {} sequence{} of the validation split {:.1f} times; train.eval_batches={} reads them {}",
+                     batches, samples, samples == 1 ? "" : "s", double(batches * batch) / double(samples), enough,
+                     samples < batch ? fmt::format("{:.1f} times", double(batch) / double(samples)) : "once");
 }
 
 }  // namespace gyr

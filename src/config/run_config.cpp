@@ -224,4 +224,13 @@ void check_padding(const RunConfig& run) {
           "data.order = documents: bidirectional attention would see the padding after a text; set data.documents: separate");
 }
 
+void check_schedule(const RunConfig& run) {
+  const LearningRate& lr = run.lr;
+  const bool decays = lr.schedule != "constant" && lr.schedule != "inverse-sqrt", set = lr.decay_steps != run.schedule_position(run.train.steps);
+  require(!decays || !set || lr.decay_steps >= lr.warmup_steps, Exit::config,
+          "optimizer.decay_steps = {} ends the decay within the warm-up of optimizer.warmup_steps = {}: the learning rate would fall to its minimum "
+          "right after the warm-up; set optimizer.decay_steps=0 (the end of the run) or above {}, or shorten the warm-up",
+          lr.decay_steps, lr.warmup_steps, lr.warmup_steps);
+}
+
 }  // namespace gyr

@@ -74,6 +74,8 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& = {});
 // Exit::config if the run would read padding as text. Checked for the deck of a run, but not for a stored model, so
 // that older models can still be read.
 void check_padding(const RunConfig&);
+// Exit::config if the learning rate's decay ends within the warm-up. Checked for the deck of a run, but not for a stored model.
+void check_schedule(const RunConfig&);
 // Notes, one sentence each, about keys that the deck sets to a non-default value although only another objective reads
 // them. Exit::config if the deck does not name its objective. Checked for the deck of a run, not for a stored model.
 std::vector<std::string> idle_keys(const Deck&, const RunConfig&);

@@ -62,7 +62,16 @@ Setting<bool> branch_setting(Section& train) {
 
 }  // namespace
 
+bool is_of_start(std::string_view path) { return path == "train.init_from" || path == "train.init_head" || path == "train.branch"; }
+
 bool read_branch(Section& train) { return branch_setting(train).value(); }
+
+void check_branch(const TrainConfig& c, std::int64_t saved) {
+  require(!c.branch || saved < c.steps, Exit::config,
+          "train.branch = true: {} was saved after step {}, and train.steps = {} counts from the start of its run, so no step is left; set "
+          "train.steps above {}",
+          c.init_from, saved, c.steps, saved);
+}
 
 TrainConfig read_train(Section& s, const std::string& precision, Index seq_length) {
   TrainConfig c;
@@ -73,7 +82,7 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
   c.new_head = head.must("stored if train.init_from is empty", head.value() == "stored" || !c.init_from.empty()).value() == "new";
   auto branch = branch_setting(s);
   c.branch = branch
-                 .must("false unless train.init_from is a checkpoint and train.init_head is stored",
+                 .must("true needs --init-from CHECKPOINT (train.init_from), and train.init_head = stored",
                        !branch.value() || (!c.init_from.empty() && !c.new_head))
                  .value();
   c.precision = s.get("precision", precision, "arithmetic; bf16: mixed precision with bf16 storage and GEMMs, fp32 accumulation and master weights")

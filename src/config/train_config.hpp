@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/device/device.hpp"
@@ -42,6 +43,9 @@ struct TrainConfig {
 TrainConfig read_train(Section&, const std::string& precision, Index seq_length);
 // Reads only train.init_from.
 std::string read_init_from(Section& train);
-bool read_branch(Section& train);  // reads only train.branch
+bool read_branch(Section& train);         // reads only train.branch
+bool is_of_start(std::string_view path);  // true for the keys that only a new run reads: those of its initial state
+// Exit::config if a branch of a checkpoint of step `saved` has no step left to train.
+void check_branch(const TrainConfig&, std::int64_t saved);
 
 }  // namespace gyr

@@ -163,12 +163,23 @@ std::string epoch_text(const RunConfig& run, const Dataset& training) {
                      run.train.seq_length, (samples + batch - 1) / batch, batch, epochs_of(run, training));
 }
 
+std::string doubtful_epochs(const RunConfig& run, const Dataset& training) {
+  constexpr double most_epochs = 100;
+  const double epochs = epochs_of(run, training);
+  if (epochs <= most_epochs) return "";
+  return fmt::format(
+      "the run reads its {} {:.0f} times, and more than four times teach little: lower train.steps, train.global_batch_size or train.seq_length, or "
+      "add data",
+      counted(samples_per_epoch(training), "sequence"), epochs);
+}
+
 std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) {
   std::vector<std::string> lines{epoch_text(run, data.training)};
   const auto warn = [&](const std::string& warning) {
     if (!warning.empty()) lines.push_back("warning: " + warning);
   };
   warn(doubtful_vocabulary(run));
+  warn(doubtful_epochs(run, data.training));
   for (const std::string& note : data.training.notes()) lines.push_back(note);
   if (!data.validation) return lines;
   for (const std::string& note : data.validation->notes()) lines.push_back("validation: " + note);

@@ -62,7 +62,10 @@ void RunStart::check_begin() const {
 // A branch may change the course of training and its data, but not the function of the model.
 void RunStart::check_branch(const std::filesystem::path& from) const {
   CheckpointHeader saved;
-  collective_check(parts_.grid.world(), [&] { saved = CheckpointFile(from).header(); });
+  collective_check(parts_.grid.world(), [&] {
+    saved = CheckpointFile(from).header();
+    gyr::check_branch(parts_.run.train, saved.step);
+  });
   const auto changed = deck_changes(saved.deck, parts_.deck);
   print_line(text_of(changed, from.filename().string()));
   require_loadable(from);
@@ -90,6 +93,7 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
     if (const std::string old = old_values(changed); !old.empty())
       print_line(
           fmt::format("the run continues with the new values; to keep the old ones, stop it and add them: gyrfalcon train DECK --resume {}", old));
+    print_line(text_of_moved_decay(changed, parts_.run.lr));
     try {
       if (changes != Changes::known) require_loadable(*newest);
       if (changes == Changes::weighed) require_same_function(changed, newest->filename().string());

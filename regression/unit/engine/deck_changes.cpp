@@ -457,6 +457,27 @@ TEST(deck_changes, missing_keys_of_older_decks_mean_defaults) {
   EXPECT_TRUE(deck_changes("", effective()).empty());
 }
 
+TEST(deck_changes, keys_of_new_runs_are_named_as_such) {
+  const std::vector<DeckChange> changes{{"train.init_from", "", "model", Effect::none}, {"output.folder", "a", "b", Effect::none}};
+  EXPECT_EQ(text_of(changes, "step_1"),
+            "changed since step_1, with the same results up to rounding: output.folder\n"
+            "changed since step_1, and read only by a new run: train.init_from");
+  EXPECT_EQ(old_values(changes), "output.folder=a");
+}
+
+TEST(deck_changes, moved_end_of_decay_is_reported) {
+  const std::vector<DeckChange> changes{{"train.steps", "180", "260", Effect::course}};
+  LearningRate lr{"cosine", 1e-3, 0, 10, 260, 1, "linear"};
+  EXPECT_EQ(text_of_moved_decay(changes, lr),
+            "the decay of the learning rate ends at step 260 instead of 180, so that the rate changes at once; optimizer.decay_steps=180 keeps the "
+            "old one");
+  EXPECT_EQ(text_of_moved_decay({}, lr), "");
+  lr.decay_steps = 500;
+  EXPECT_EQ(text_of_moved_decay(changes, lr), "");
+  lr.decay_steps = 260, lr.schedule = "constant";
+  EXPECT_EQ(text_of_moved_decay(changes, lr), "");
+}
+
 TEST(deck_changes, old_values_are_words_for_a_shell) {
   const std::vector<DeckChange> changes{{"optimizer.lr", "0.002", "0.001", Effect::course},
                                         {"model.pattern", "P x 2", "P", Effect::function},

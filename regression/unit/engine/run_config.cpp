@@ -100,7 +100,8 @@ TEST(run_config, keys_of_other_update_rules_are_reported) {
 TEST(run_config, wrong_update_rules_are_refused) {
   expect_refused([] { run_of("optimizer: {name: lamp}"); }, {"optimizer.name", "lamb"});
   expect_refused([] { run_of("optimizer: {groups: ['*.A_log'], group_rules: [adam]}"); }, {"optimizer.group_rules", "adamw"});
-  expect_refused([] { run_of("optimizer: {groups: ['*.A_log'], group_rules: [sgd, lion]}"); }, {"optimizer.group_rules has 2 rules for 1 groups"});
+  expect_refused([] { run_of("optimizer: {groups: ['*.A_log'], group_rules: [sgd, lion]}"); }, {"optimizer.group_rules has 2 rules for 1 group"});
+  expect_refused([] { run_of("optimizer: {groups: [a, b], group_rules: [sgd]}"); }, {"optimizer.group_rules has 1 rule for 2 groups"});
   expect_refused([] { run_of("optimizer: {name: lamb, lamb: {min_ratio: 2, max_ratio: 1}}"); }, {"optimizer.lamb.max_ratio", "min_ratio"});
   expect_refused([] { run_of("optimizer: {sgd: {momentum: 1}}"); }, {"optimizer.sgd.momentum"});
   expect_refused([] { run_of("optimizer: {schedule: power, power_a: 1, power_b: -0.5}"); }, {"optimizer.schedule_unit to tokens"});
@@ -160,7 +161,7 @@ TEST(run_config, malformed_batch_ramps_are_refused) {
 
 TEST(run_config, paired_lists_must_have_equal_length) {
   expect_refused([] { run_of("data: {prefixes: [a, b], weights: [1]}"); }, {"data.weights has 1 values for 2 prefixes"});
-  expect_refused([] { run_of("optimizer: {groups: [x], group_lrs: [1, 2]}"); }, {"optimizer.group_lrs has 2 numbers for 1 groups"});
+  expect_refused([] { run_of("optimizer: {groups: [x], group_lrs: [1, 2]}"); }, {"optimizer.group_lrs has 2 numbers for 1 group"});
   EXPECT_EQ(run_of("data: {prefixes: [a, b], weights: [1, 3]}").data.weights, (std::vector<double>{1, 3}));
 }
 
@@ -422,17 +423,51 @@ TEST(run_config, doubtful_settings_are_reported_with_a_remedy) {
                   "optimizer.wsd_decay=40 suits it"});
   EXPECT_EQ(warnings("steps: 200", "wsd_decay: 201"), Lines());
   EXPECT_EQ(warnings("steps: 10, global_batch_size: 4, seq_length: 8", "schedule_unit: tokens, warmup_steps: 200"),
-            Lines{"optimizer.warmup_steps = 200 is more than half of the run (320 tokens): optimizer.warmup_steps=16 suits it"});
+            Lines{"optimizer.warmup_steps = 200 is more than half of the run (320 tokens): optimizer.warmup_steps=32 suits it"});
   EXPECT_EQ(warnings("steps: 10, global_batch_size: 4, seq_length: 8", "schedule_unit: tokens, warmup_steps: 20"),
             Lines{"optimizer.warmup_steps = 20 counts tokens (optimizer.schedule_unit) and ends within the first step"});
+  EXPECT_EQ(warnings("steps: 3, global_batch_size: 4, seq_length: 8", "schedule_unit: tokens, warmup_steps: 200"),
+            Lines{"optimizer.warmup_steps = 200 is longer than the run (96 tokens): the learning rate never reaches optimizer.lr; "
+                  "optimizer.warmup_steps=32 suits it"});
+  EXPECT_EQ(warnings("steps: 1", "warmup_steps: 1"),
+            Lines{"optimizer.warmup_steps = 1 is more than half of the run (train.steps = 1): optimizer.warmup_steps=0 suits it"});
   EXPECT_EQ(warnings("steps: 200", "", "[a, b, a]"), Lines{"data.prefixes names a twice, so its documents are read twice as often"});
   EXPECT_EQ(warnings("steps: 0", "warmup_steps: 100").size(), 1u);
+}
+
+TEST(run_config, warmup_advice_gives_no_further_warning) {
+  for (int steps = 1; steps < 60; ++steps)
+    for (const char* unit : {"steps", "samples", "tokens"}) {
+      const auto warmup = [&](Index length) {
+        return doubtful_settings(
+            run_of(fmt::format("train: {{steps: {}, global_batch_size: 4, seq_length: 8}}\noptimizer: {{schedule_unit: {}, "
+                               "warmup_steps: {}}}\nmodel: {{pattern: P}}\ndata: {{prefixes: [a]}}\n",
+                               steps, unit, length)));
+      };
+      const auto advice = warmup(100000);
+      ASSERT_EQ(advice.size(), 1u) << steps << " " << unit;
+      const auto at = advice[0].rfind('=');
+      EXPECT_TRUE(warmup(std::stoll(advice[0].substr(at + 1))).empty()) << advice[0];
+    }
+}
+
+TEST(run_config, decay_that_ends_within_warmup_is_refused) {
+  const auto check = [](const std::string& optimizer) {
+    check_schedule(run_of("train: {steps: 100}\nmodel: {pattern: P}\noptimizer: {warmup_steps: 10, " + optimizer + "}\n"));
+  };
+  for (const char* schedule : {"linear", "cosine", "wsd"})
+    expect_refused([&] { check(fmt::format("schedule: {}, decay_steps: 9", schedule)); },
+                   {"optimizer.decay_steps = 9", "optimizer.warmup_steps = 10", "set optimizer.decay_steps=0"});
+  check("schedule: constant, decay_steps: 9"), check("decay_steps: 10"), check("decay_steps: 0");
 }
 
 TEST(run_config, repeated_reads_of_validation_data_are_reported) {
   const RunConfig run = run_of("train: {eval_batches: 100, global_batch_size: 8}\nmodel: {pattern: P}\n");
   EXPECT_EQ(doubtful_evaluation(run, 800), "");
   EXPECT_EQ(doubtful_evaluation(run, 793), "");
+  const RunConfig few = run_of("train: {eval_batches: 4, global_batch_size: 8}\nmodel: {pattern: P}\n");
+  EXPECT_EQ(doubtful_evaluation(few, 1),
+            "train.eval_batches = 4 reads the 1 sequence of the validation split 32.0 times; train.eval_batches=1 reads them 8.0 times");
   EXPECT_EQ(doubtful_evaluation(run, 134),
             "train.eval_batches = 100 reads the 134 sequences of the validation split 6.0 times; train.eval_batches=17 reads them once");
 }

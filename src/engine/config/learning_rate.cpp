@@ -81,8 +81,10 @@ LearningRate read_learning_rate(Section& s, ScheduleUnit unit, std::int64_t end)
   const Index given = bounded(s.get("decay_steps", 0, "position where the decay ends; 0: the end of the run").at_least(0), unit);
   r.decay_steps = given > 0 ? given : end;
   r.wsd_decay = bounded(s.get("wsd_decay", 100, "wsd and power: length of the final decay").positive(), unit);
-  r.wsd_shape =
-      s.get("wsd_shape", "exponential", "wsd and power: shape of the final decay").one_of({"linear", "cosine", "exponential", "minus-sqrt"});
+  r.wsd_shape = s.get("wsd_shape", "exponential",
+                      "wsd and power: shape of the final decay. After its fraction x, the learning rate is min_lr + (peak - min_lr) f(x); linear: "
+                      "f = 1 - x; cosine: f = (1 + cos(pi x)) / 2; exponential: f = 2^(1 - x) - 1; minus-sqrt: f = 1 - sqrt(x)")
+                    .one_of({"linear", "cosine", "exponential", "minus-sqrt"});
   r.power_a = s.get("power_a", 0.0, "power: learning rate a T^b after T tokens, as long as it is below lr").at_least(0).finite();
   r.power_b = s.get("power_b", 0.0, "power: exponent b, negative").finite();
   check_power(r);

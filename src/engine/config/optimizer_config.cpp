@@ -5,6 +5,7 @@
 #include <map>
 
 #include "modules/settings/weight_pattern.hpp"
+#include "src/base/quantity.hpp"
 
 namespace gyr {
 
@@ -73,7 +74,8 @@ std::map<std::string, Rule> read_rules(Section& s) {
 
 // Factors or rules of parameter groups: one for each group, or none at all.
 void check_count(const char* key, std::size_t count, const char* what, std::size_t groups) {
-  require(count == 0 || count == groups, Exit::config, "optimizer.{} has {} {} for {} groups", key, count, what, groups);
+  require(count == 0 || count == groups, Exit::config, "optimizer.{} has {} for {}", key, counted(Index(count), what),
+          counted(Index(groups), "group"));
 }
 
 std::vector<ParameterGroup> read_groups(Section& s, const std::map<std::string, Rule>& rules, const std::vector<std::string>& names) {
@@ -86,9 +88,9 @@ std::vector<ParameterGroup> read_groups(Section& s, const std::map<std::string, 
       s.get("group_weight_decays", std::vector<double>{}, "factor on the weight decay of each group").at_least(0);
   const std::vector<std::string> group_rules =
       s.get("group_rules", std::vector<std::string>{}, "update rule of each group, instead of optimizer.name").one_of(names);
-  check_count("group_lrs", lrs.size(), "numbers", patterns.size());
-  check_count("group_weight_decays", weight_decays.size(), "numbers", patterns.size());
-  check_count("group_rules", group_rules.size(), "rules", patterns.size());
+  check_count("group_lrs", lrs.size(), "number", patterns.size());
+  check_count("group_weight_decays", weight_decays.size(), "number", patterns.size());
+  check_count("group_rules", group_rules.size(), "rule", patterns.size());
   std::vector<ParameterGroup> groups;
   for (std::size_t i = 0; i < patterns.size(); ++i)
     groups.push_back({patterns[i], lrs.empty() ? 1 : lrs[i], weight_decays.empty() ? 1 : weight_decays[i],
