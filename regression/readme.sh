@@ -257,9 +257,14 @@ need() {
     'gyrfalcon export-hf out/my '*) own_run && rm -rf out/my/hf && after='exists out/my/hf/model.safetensors' ;;
     'gyrfalcon export-gguf out/my '*) own_run && rm -f out/my/model.gguf && after='[ "$(head -c 4 out/my/model.gguf)" = GGUF ]' ;;
     'gyrfalcon data build my.txt out/lora/text '*) own_tokens && rm -rf out/lora ;;
-    'gyrfalcon train input/lora.yaml '*)
+    'gyrfalcon train input/lora.yaml '*)  # of plain text, or of pairs
       own_run && { whole || more='train.steps=4 optimizer.warmup_steps=1 train.eval_every=2'; } && after="logged 'RUN OK' && unlogged warning" ;;
     'gyrfalcon export-hf out/lora '*) rm -rf NEW ;;
+    'gyrfalcon data build pairs.jsonl out/pairs/'*) own_tokens && pairs 8000 '{"prompt": "\1", "response": "\2"}' > pairs.jsonl ;;
+    'gyrfalcon generate out/pairs '*) ;;
+    'gyrfalcon train input/pretrain.yaml --init-from out/my/checkpoints/'*)
+      own_run && { whole || instead="${1/400/010} train.steps=14 optimizer.wsd_decay=4 optimizer.warmup_steps=2 train.eval_every=0"; }
+      after="logged 'branches off from .* at step' && logged 'RUN OK' && unlogged warning" ;;
     *'train input/finetune.yaml'*) chat_tokens && { whole || more=${short_chats[*]}; } ;;
     'gyrfalcon export-hf out/finetune/'*) finetuned && rm -rf NEW ;;
     'gyrfalcon export-gguf out/finetune/'*) finetuned && rm -f model.gguf ;;

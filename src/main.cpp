@@ -12,6 +12,7 @@
 int main(int argc, char** argv) {
   using namespace gyr;
   restore_hangup();
+  ignore_file_size_signal();
   prepare_threads(argv);
   keep_freed_blocks();
   Command program("gyrfalcon", "Gyrfalcon trains hybrid attention + state-space language models on an MPI grid.");

@@ -203,6 +203,10 @@ TEST(bad_input, a_missing_file_is_named) {
   expect_refused_quietly({"train", folder / "none.yaml"}, Exit::missing, {"none.yaml"});
   expect_refused_quietly({"eval", folder / "none.h5"}, Exit::missing, {"none.h5"});
   expect_refused_quietly({"generate", folder / "none.h5", "--prompt", "x"}, Exit::missing, {"none.h5"});
+  fs::create_directory(folder / "empty");
+  expect_refused_quietly(material().train(folder / "out", {"--init-from", folder / "none"}), Exit::missing, {"there is no such checkpoint"});
+  expect_refused_quietly(material().train(folder / "out", {"--init-from", folder / "empty"}), Exit::missing, {"neither a complete checkpoint nor"},
+                         {0});
   expect_refused_quietly({"info", folder / "none.h5"}, Exit::missing, {"none.h5"}, {0});
   expect_refused_quietly({"diff", material().trained(), folder / "none.h5"}, Exit::missing, {"none.h5"}, {0});
   expect_refused_quietly({"tokenizer", "encode", folder / "none.json"}, Exit::missing, {"none.json"}, {0});
@@ -693,6 +697,48 @@ TEST(bad_input, missing_data_names_the_command_that_makes_it) {
       {fmt::format("{0}: does not exist; give the tokenizer.json of a model, or make one: `gyrfalcon tokenizer train {0} TEXT`", tokenizer)}, {0});
   expect_refused_quietly(material().train(folder / "out", {"train.seq_length=10000000"}), Exit::data,
                          {"one sample needs 10000001; use a sequence length of at most", "times as much text"});
+}
+
+TEST(bad_input, flag_with_a_value_is_refused) {
+  const Folder folder;
+  const std::string out = folder / "out";
+  for (const char* word : {"--resume=out/my/checkpoints/step_00000100", "--resume=x", "--anew=1x", "--dry-run=1"})
+    expect_refused_quietly(material().train(out, {word}), Exit::usage, {std::string(word) + ": this option takes no value"}, {0});
+  expect_refused_quietly({"generate", material().trained(), "--prompt", "ka", "--greedy=hello"}, Exit::usage, {"--greedy=hello: this option takes"},
+                         {0});
+  expect_refused_quietly({"plan", material().deck(), "--explain-layout=x"}, Exit::usage, {"takes no value; write --explain-layout"}, {0});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST(bad_input, file_size_limit_of_shell_is_reported) {
+  const Folder folder;
+  std::string command = "ulimit -f 32768; exec " + program();
+  for (const std::string& word : material().train(folder / "out", {"train.steps=2", "model.mlp.intermediate_size=20000", "checkpoint.files=single"}))
+    command += " '" + word + "'";
+  const Result r = execute({"/bin/bash", "-c", command});
+  expect_refused(r, Exit::io, {"step_00000002.tmp"});
+  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << output_of(r);
+}
+
+TEST(bad_input, supervisor_under_mpiexec_is_refused) {
+  const Folder folder;
+  Words words = material().train(folder / "out", {"train.steps=2"});
+  words[0] = "run";
+  for (const char* more : {"-n", "1", "--launcher", "none"}) words.push_back(more);
+  const Result r = run(words, {.env = {{"PMI_RANK", "1"}}});
+  EXPECT_EQ(r.code, int(Exit::device)) << output_of(r);
+  EXPECT_NE(r.err.find("gyrfalcon run starts its ranks itself"), std::string::npos) << r.err;
+}
+
+TEST(bad_input, further_words_name_the_option_for_them) {
+  expect_refused_quietly({"eval", material().trained(), "my.txt"}, Exit::usage, {"`my.txt` is not expected; text files are given as --text FILE"},
+                         {0});
+  expect_refused_quietly({"tokenizer", "encode", material().tokenizer(), "a b"}, Exit::usage, {"a text is given as --text TEXT"}, {0});
+  expect_refused_quietly({"generate", "--prompt", "x"}, Exit::usage, {"is required: write `gyrfalcon generate CHECKPOINT`"}, {0});
+  expect_refused_quietly({"train", "--config", "my.yaml"}, Exit::usage, {"the deck is the first word"}, {0});
+  expect_refused_quietly({"train", material().deck(), "--lora"}, Exit::usage, {"train input/lora.yaml --init-from DIR"}, {0});
+  expect_refused_quietly({"resume", "out/my"}, Exit::usage, {"`train DECK --resume` continues the run"}, {0});
+  expect_refused_quietly({"train", material().deck(), "train.branch=true"}, Exit::config, {"true needs --init-from CHECKPOINT"}, {0});
 }
 
 TEST(bad_input, output_folder_that_cannot_be_created_is_refused) {

@@ -188,6 +188,15 @@ TEST(commands, help_knows_topics_variables_and_cluster_keys) {
                                                         {"scancel", "exit code 75"},
                                                         {"OMP_NUM_THREADS", "threads per rank"},
                                                         {"device.watts", "power of a device under load"},
+                                                        {"device.bf16", "peak bf16 GEMM rate"},
+                                                        {"device", "memory_bandwidth"},
+                                                        {"fit", "fraction of the peak GEMM rate"},
+                                                        {"links.network.bandwidth", "as node"},
+                                                        {"cooldown", "optimizer.schedule=wsd"},
+                                                        {"wsd", "train.branch=true"},
+                                                        {"cost", "device hours"},
+                                                        {"exit", "lists the exit codes"},
+                                                        {"early_stopping", "train.eval_every"},
                                                         {"links", "latency of a message"},
                                                         {"links", "input/clusters/README.md"}};
   for (const auto& [topic, part] : topics) {
@@ -212,6 +221,29 @@ TEST(commands, help_of_options_fits_the_terminal) {
         EXPECT_TRUE(!options || names_only || line.size() <= std::size_t(std::stoi(width))) << line;
       }
     }
+}
+
+TEST(commands, footers_of_help_fit_the_terminal) {
+  for (const char* command : {"eval", "run", "profile", "verify", "generate", "train"})
+    for (const int width : {80, 120}) {
+      const std::string help = run({command, "--help"}, {.env = {{"COLUMNS", std::to_string(width)}}}).out;
+      bool of_footer = false;
+      for (const std::string& line : lines_of(help)) {
+        of_footer = of_footer || line.starts_with("One task") || line.starts_with("The launcher") || line.starts_with("Exit codes") ||
+                    line.starts_with("Keys of") || line.starts_with("A dry run") || line.starts_with("The deck");
+        EXPECT_TRUE(!of_footer || line.size() <= std::size_t(width)) << command << ": " << line;
+      }
+      EXPECT_TRUE(of_footer) << command;
+    }
+}
+
+TEST(commands, help_of_initial_state_names_new_runs) {
+  for (const char* key : {"train.init_from", "train.init_head", "train.branch"}) {
+    const std::string help = run({"help", key}).out;
+    EXPECT_EQ(help.find("rounding"), std::string::npos) << help;
+    EXPECT_NE(help.find("a resumed run does not read"), std::string::npos) << help;
+  }
+  EXPECT_NE(run({"help", "optimizer.wsd_shape"}).out.find("f = 1 - sqrt(x)"), std::string::npos);
 }
 
 TEST(commands, help_of_train_fits_on_one_screen) {
@@ -508,6 +540,36 @@ TEST(commands, run_folder_stands_for_its_newest_checkpoint) {
   const Result two = run({"eval", out, "--limit", "2"}, {.ranks = 2});
   EXPECT_EQ(two.code, 0) << output_of(two);
   EXPECT_EQ(two.err.find(taken), two.err.rfind(taken)) << "rank 0 alone reports the checkpoint";
+}
+
+// A file such as index.h5 stands for its folder, except where HDF5 files are inspected by themselves.
+TEST(commands, file_in_a_model_stands_for_it) {
+  const Folder folder;
+  const fs::path trained = material().trained();
+  ASSERT_EQ(run({"export-hf", trained, folder / "hf"}).code, 0);
+  const auto text_of = [](const fs::path& named) { return run({"generate", named, "--prompt", "ka", "--tokens", "2", "--greedy"}); };
+  for (const auto& [model, files] :
+       {std::pair{trained, Words{"index.h5", "shard_00000.h5", "manifest.json"}}, {folder / "hf", Words{"config.json", "model.safetensors"}}}) {
+    const std::string expected = text_of(model).out;
+    for (const std::string& name : files) {
+      const Result r = text_of(model / name);
+      EXPECT_EQ(r.code, 0) << output_of(r);
+      EXPECT_EQ(r.out, expected);
+      EXPECT_NE(r.err.find("taking " + model.string()), std::string::npos) << r.err;
+      EXPECT_EQ(run({"plan", material().deck(), "--init-from", model / name}).code, 0) << name;
+    }
+  }
+  EXPECT_NE(run({"info", trained / "index.h5"}).out, run({"info", trained}).out);
+  ASSERT_EQ(run({"export-gguf", trained, folder / "m.gguf"}).code, 0);
+  const Result gguf = text_of(folder / "m.gguf");
+  EXPECT_EQ(gguf.code, int(Exit::data)) << output_of(gguf);
+  EXPECT_NE(gguf.err.find("GGUF files are written for llama.cpp, not read"), std::string::npos) << gguf.err;
+}
+
+TEST(commands, notes_of_a_plan_are_printed_once) {
+  const Result r = run({"plan", material().deck(), "--init-from", material().output(), "optimizer.lamb.max_ratio=3"});
+  EXPECT_EQ(r.code, 0) << output_of(r);
+  for (const char* note : {"is not read: no weight", "taking "}) EXPECT_EQ(r.err.find(note), r.err.rfind(note)) << r.err;
 }
 
 TEST(commands, initial_checkpoint_of_run_folder_is_recorded) {

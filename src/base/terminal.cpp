@@ -45,6 +45,34 @@ std::vector<std::string> broken_lines(const std::string& text, std::size_t width
   return lines;
 }
 
+namespace {
+
+// Column of the text after "  NAME  "; that of the first word if the line is not such an entry.
+std::size_t text_column(const std::string& line) {
+  const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t gap = first > 0 ? line.find("  ", first) : line.npos;
+  return gap == line.npos ? first : std::min(line.find_first_not_of(' ', gap), line.size());
+}
+
+}  // namespace
+
+std::string with_hanging_lines(const std::string& text, std::size_t width) {
+  std::string broken;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    const std::size_t column = text_column(line);
+    std::string lead = line.substr(0, column);
+    for (const std::string& part : broken_lines(line.substr(column), std::max<std::size_t>(width, column + 20) - column)) {
+      broken += lead + part + '\n';
+      lead.assign(column, ' ');
+    }
+    begin = end + 1;
+  }
+  if (!text.ends_with('\n') && !broken.empty()) broken.pop_back();
+  return broken;
+}
+
 std::string prose(const std::string& text) {
   const auto width = std::size_t(output_width(stdout, std::numeric_limits<int>::max()));
   std::string broken;

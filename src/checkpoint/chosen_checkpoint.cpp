@@ -37,11 +37,23 @@ fs::path checkpoints_in(const fs::path& path) {
   return without_slash(path).filename() == "checkpoints" || !committed_steps(path).empty() ? without_slash(path) : fs::path();
 }
 
+// The checkpoint or Hugging Face folder that a file such as index.h5 or model.safetensors belongs to; empty if there is none.
+fs::path model_around(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return {};
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  for (const char* name : {manifest_name, "config.json"})
+    if (fs::exists(folder / name, error)) return folder;
+  return {};
+}
+
 }  // namespace
 
 fs::path chosen_checkpoint(const fs::path& path, const Note& note) {
   std::error_code error;
   fs::path chosen;
+  require(path.extension() != ".gguf" || !fs::is_regular_file(path, error), Exit::data,
+          "{}: GGUF files are written for llama.cpp, not read; name the checkpoint or Hugging Face folder that it was made from", path.string());
   if (path.filename() == "latest" && fs::is_regular_file(path, error)) {
     chosen = named_by(path);
   } else if (const fs::path folder = checkpoints_in(path); !folder.empty()) {
@@ -49,6 +61,8 @@ fs::path chosen_checkpoint(const fs::path& path, const Note& note) {
     require(newest.has_value(), Exit::missing, "{}: holds no complete checkpoint; name another one, or the folder of a run that has saved one",
             folder.string());
     chosen = *newest;
+  } else {
+    chosen = model_around(path);
   }
   if (chosen.empty()) return path;
   if (note) note(fmt::format("{}: taking {}", path.string(), chosen.string()));

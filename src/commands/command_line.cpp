@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -33,6 +34,9 @@ class HelpText : public CLI::Formatter {
     std::ostringstream out;
     CLI::detail::format_help(out, command->get_display_name(true), broken(command->get_description(), column_width_), column_width_);
     return out.str();
+  }
+  std::string make_footer(const CLI::App* command) const override {
+    return with_hanging_lines(CLI::Formatter::make_footer(command), std::size_t(std::max(output_width(stdout, pipe_width), 20)));
   }
 
  private:
@@ -108,8 +112,11 @@ std::string counterpart_of_option(const CLI::App& command, const std::string& na
 
 // Error message for a word that is neither an option nor expected as an argument.
 std::string unexpected_word(const CLI::App& command, const std::string& word) {
-  const bool prompts = command.get_option_no_throw("--prompt") != nullptr;
-  return fmt::format("the word `{}` is not expected{}", word, prompts ? "; a prompt is given as --prompt TEXT" : "");
+  const char* hint = "";
+  if (command.get_option_no_throw("--prompt")) hint = "; a prompt is given as --prompt TEXT";
+  else if (command.get_option_no_throw("--lambada")) hint = "; text files are given as --text FILE";
+  else if (command.get_name() == "encode") hint = "; a text is given as --text TEXT";
+  return fmt::format("the word `{}` is not expected{}", word, hint);
 }
 
 // Error message for an option that `command` does not have. `next`: the word after it on the command line.
@@ -127,6 +134,30 @@ std::string unknown_option(const CLI::App& command, const std::string& word, con
   return fmt::format("there is no option `{}`{}", name, suggestion(name, names));
 }
 
+// Error message for a value of an option that takes none, as in --resume=x; empty if no word has one.
+std::string value_of_flag(const CLI::App* command, const std::vector<std::string>& line) {
+  for (const std::string& word : line) {
+    const auto equals = word.find('=');
+    if (!word.starts_with("-") || equals == word.npos) continue;
+    const CLI::Option* const option = command->get_option_no_throw(word.substr(0, equals));
+    if (option && option->get_items_expected_max() == 0) return fmt::format("{}: this option takes no value; write {}", word, word.substr(0, equals));
+  }
+  return "";
+}
+
+// The command with the words that it requires, as in "gyrfalcon generate CHECKPOINT".
+std::string usage_of(const CLI::App& program, const CLI::App* command) {
+  std::string words;
+  for (const CLI::App* at = command; at && at != &program; at = at->get_parent()) words = " " + at->get_name() + words;
+  words = program.get_name() + words;
+  for (const CLI::Option* option : command->get_options({}))
+    if (option->get_positional() && option->get_required())
+      for (const char c : " " + option->get_name() + (option->get_items_expected_max() > 1 ? "..." : "")) words += char(std::toupper(c));
+  for (const CLI::Option* option : command->get_options({}))
+    if (!option->get_positional() && option->get_required()) words += " " + option->get_name() + " " + option->get_type_name();
+  return words;
+}
+
 // Error message for a command line that CLI11 rejected, as one sentence.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& line, const Command::Advise& advise) {
   if (app.get_subcommands().empty()) {
@@ -139,6 +170,8 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, const s
   }
   const CLI::App* command = &app;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  if (const std::string text = value_of_flag(command, line); !text.empty()) return text;
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) return fmt::format("{}: write `{}`", error.what(), usage_of(app, command));
   const std::vector<std::string> left = app.remaining(true);
   if (!dynamic_cast<const CLI::ExtrasError*>(&error)) return error.what();
   const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
@@ -261,8 +294,8 @@ Option* Command::add(const std::string& name, Option::Target target, const std::
 }
 
 void Command::add_flag(const std::string& name, bool& target, const std::string& help) {
-  app_->add_flag_function(
-      name, [&target](std::int64_t count) { target = count > 0; }, help);
+  const auto set = [&target](std::int64_t count) { target = count > 0; };
+  app_->add_flag_function(name, set, help)->disable_flag_override();
 }
 
 void Command::add_version(const std::function<std::string()>& text) {

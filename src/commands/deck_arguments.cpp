@@ -49,7 +49,7 @@ std::string key_table(const std::vector<Declaration>& keys, int width) {
 
 void describe_deck(Command& command) {
   command.footer(
-      "\nKeys of the deck can be set as section.key=value on the command line. `gyrfalcon keys` lists all of them, `gyrfalcon keys\n"
+      "\nKeys of the deck can be set as section.key=value on the command line. `gyrfalcon keys` lists all of them, `gyrfalcon keys "
       "optimizer` those of a section, and `gyrfalcon help optimizer.lr` describes one.\n");
 }
 
@@ -135,10 +135,11 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   std::vector<std::string> overrides = a.overrides;
   if (!a.init_from.empty()) overrides.push_back("train.init_from=" + a.init_from);
   check_overrides(overrides);
+  const Note note = a.quiet ? Note() : notes_of(runtime);
   Deck deck = Deck::read(a.deck, overrides);
   std::string from = read_init_from(deck);
   // The deck in use names the chosen checkpoint, so that a resumed run and an export find the same one.
-  if (const std::string chosen = from.empty() ? from : chosen_model(from, runtime); chosen != from) {
+  if (const std::string chosen = from.empty() ? from : chosen_model(from, runtime, note); chosen != from) {
     overrides.push_back("train.init_from=" + write_yaml(chosen));
     deck = Deck::read(a.deck, overrides);
     from = read_init_from(deck);
@@ -154,7 +155,7 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   RunDefaults defaults;
   // A run that is resumed takes the shape from its checkpoint, because the model that it started from may be gone.
   if (const std::string shape = from.empty() ? origin.checkpoint : from; !shape.empty()) {
-    defaults = defaults_of(shape, notes_of(runtime));
+    defaults = defaults_of(shape, note);
     defaults.precision = RunDefaults().precision;  // precision and sequence length come from the deck, not from the model
     defaults.seq_length = RunDefaults().seq_length;
   }
@@ -162,8 +163,9 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   require_initial_tokenizer(origin, run.data.tokenizer);
   require_model_to_adapt(deck, run, a.deck, a.resume);
   check_padding(run);
-  for (const std::string& note : idle_keys(deck, run))
-    if (const Note print_line = notes_of(runtime)) print_line(note);
+  check_schedule(run);
+  for (const std::string& idle : idle_keys(deck, run))
+    if (note) note(idle);
   deck.finish();
   effective = deck.effective();
   return run;

@@ -13,6 +13,7 @@ struct DeckArguments {
   std::string deck, init_from;
   std::vector<std::string> overrides;
   bool resume = false;  // the run in the output folder continues: what it started from need not be given again
+  bool quiet = false;   // the deck has been read before: its notes are not printed again
 };
 
 void add_deck(Command&, DeckArguments&);

@@ -41,34 +41,33 @@ struct EvalArguments {
   bool reads_text() const { return !(texts.empty() && lambada.empty() && choices.empty()); }
 };
 
-constexpr const char* footer = R"(
-One task per run:
-  --data     Loss and perplexity over windows of --length tokens, each with the token after it, and over the shorter remainder of each file. For a
-             classifier the files have full texts with labels (data build --classes, --tags). Its results are also accuracy, F1 of each class,
-             macro F1 (mean over classes), micro F1 (over all labels) and, for at most 16 classes, the confusion matrix. For masked tokens, and
-             for spans that a decoder writes, accuracy is the fraction of them that the model ranks first; order accuracy is that of sentence order.
-             For a model with an encoder (data build --source) each text is one window, truncated to --length.
-             For preference pairs (--objective preference), --records writes a line with the model and its checksum, and the sum of ln p of each
-             text. train.objective preference reads this file as PREFIX_reference.jsonl. If that file exists, the results are also the loss, the
-             fraction of pairs whose chosen text is preferred, and the margin.
-  --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first
-             token if --begin is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and
-             scores the token after each of them. Every further window ends S = --stride tokens later and scores the S new tokens, each
-             with at least L-S+1 tokens before it. With T the sum of -ln p of all scored tokens:
-             perplexity exp(T / scored tokens), word perplexity exp(T / words), bits per byte T / ln 2 / bytes,
-             byte perplexity 2^(bits per byte). Words are separated by ASCII white space. The error is that of the mean over tokens.
-  --lambada  Lines {"text": "..."}. The last word is correct if each of its tokens is the most likely one after all tokens before it;
-             perplexity exp(mean over examples of the -ln p of the word).
-  --choices  Lines {"context": "...", "choices": ["...", "..."], "answer": 0}. Each choice follows the context and --delimiter. acc takes the
-             choice with the largest sum of ln p, acc_norm divides the sum by the choice's bytes, acc_token by its tokens.
-Context and continuation are encoded together: the continuation's tokens are those of encode(context + continuation) after the first
-|encode(context)|. White space at the end of the context belongs to the continuation. A text longer than --length loses its beginning.
---logits FILE.h5, for h5py and h5ls, works with each task: /logits (rows, vocab_size or classes) has the logits after each token, float32
-(float64 with --precision fp64); /tokens (rows) the tokens read; /labels (rows) the target tokens, -100 for rows that are not scored;
-/offsets: sequence, window or example i has the rows from offsets[i] to before offsets[i+1]. The file appears when it is complete. --limit
-and --length keep it small.
-Errors are standard errors of a mean; the error of a perplexity is the perplexity times the error of its logarithm. Results do not depend
-on the number of ranks.)";
+constexpr const char* footer =
+    "\nOne task per run:\n"
+    "  --data     Loss and perplexity over windows of --length tokens, each with the token after it, and over the shorter remainder of each file. "
+    "For a classifier the files have full texts with labels (data build --classes, --tags). Its results are also accuracy, F1 of each class, macro "
+    "F1 (mean over classes), micro F1 (over all labels) and, for at most 16 classes, the confusion matrix. For masked tokens, and for spans that a "
+    "decoder writes, accuracy is the fraction of them that the model ranks first; order accuracy is that of sentence order. For a model with an "
+    "encoder (data build --source) each text is one window, truncated to --length. For preference pairs (--objective preference), --records writes a "
+    "line with the model and its checksum, and the sum of ln p of each text. train.objective preference reads this file as PREFIX_reference.jsonl. "
+    "If that file exists, the results are also the loss, the fraction of pairs whose chosen text is preferred, and the margin.\n"
+    "  --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first token if "
+    "--begin is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and scores the token after each of them. "
+    "Every further window ends S = --stride tokens later and scores the S new tokens, each with at least L-S+1 tokens before it. With T the sum of "
+    "-ln p of all scored tokens: perplexity exp(T / scored tokens), word perplexity exp(T / words), bits per byte T / ln 2 / bytes, byte perplexity "
+    "2^(bits per byte). Words are separated by ASCII white space. The error is that of the mean over tokens.\n"
+    "  --lambada  Lines {\"text\": \"...\"}. The last word is correct if each of its tokens is the most likely one after all tokens before it; "
+    "perplexity exp(mean over examples of the -ln p of the word).\n"
+    "  --choices  Lines {\"context\": \"...\", \"choices\": [\"...\", \"...\"], \"answer\": 0}. Each choice follows the context and --delimiter. acc "
+    "takes "
+    "the choice with the largest sum of ln p, acc_norm divides the sum by the choice's bytes, acc_token by its tokens.\n"
+    "Context and continuation are encoded together: the continuation's tokens are those of encode(context + continuation) after the first "
+    "|encode(context)|. White space at the end of the context belongs to the continuation. A text longer than --length loses its beginning.\n"
+    "--logits FILE.h5, for h5py and h5ls, works with each task: /logits (rows, vocab_size or classes) has the logits after each token, float32 "
+    "(float64 with --precision fp64); /tokens (rows) the tokens read; /labels (rows) the target tokens, -100 for rows that are not scored; /offsets: "
+    "sequence, window or example i has the rows from offsets[i] to before offsets[i+1]. The file appears when it is complete. --limit and --length "
+    "keep it small.\n"
+    "Errors are standard errors of a mean; the error of a perplexity is the perplexity times the error of its logarithm. Results do not depend on "
+    "the number of ranks.";
 
 DatasetOptions dataset_options(const EvalArguments& a, const RunConfig& run, Index seq_length) {
   DatasetOptions data;
@@ -269,7 +268,7 @@ int run(EvalArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         if (runtime.rank() == 0) std::fprintf(stderr, "%s", runtime.thread_advice().c_str());
-        a.checkpoint = chosen_model(a.checkpoint, runtime);
+        a.checkpoint = chosen_model(a.checkpoint, runtime, print_note);
         RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         if (!a.objective.empty()) choose(a.objective, run.model);
         if (a.mask_token >= 0) replace_mask_token(a.mask_token, run.model);

@@ -20,6 +20,7 @@ inline constexpr ForeignKey foreign_commands[] = {
     {"finetune fine_tune sft lora dpo", "train",
      "`train DECK --init-from DIR` fine-tunes a model; input/finetune.yaml and input/lora.yaml are decks"},
     {"pretrain pre_train fit launch", "train", ""},
+    {"resume continue restart", "train", "`train DECK --resume` continues the run in output.folder"},
     {"evaluate test validate benchmark perplexity lm_eval", "eval", ""},
     {"tokenize preprocess preprocess_data prepare build", "data build", ""},
     {"quantize", "export-gguf", "`export-gguf CHECKPOINT FILE --dtype q8_0` writes quantized weights"},
@@ -68,6 +69,10 @@ inline constexpr ForeignKey build_options[] = {
     {"workers num_workers", "", "the ranks share the work: mpiexec -n N gyrfalcon data build ..."},
 };
 inline constexpr ForeignKey train_options[] = {
+    {"config config_file c yaml", "", "the deck is the first word: `train DECK`"},
+    {"lora peft use_lora", "", "LoRA is a section of the deck: `train input/lora.yaml --init-from DIR`"},
+    {"branch", "", "a branch of a run is `train DECK --init-from CHECKPOINT train.branch=true`"},
+    {"seed", "train.seed", "write train.seed=N; data.seed orders the data"},
     {"n np nproc ranks_per_node nproc_per_node", "",
      "the launcher sets the number of ranks: mpiexec -n N gyrfalcon train DECK; with --dry-run it is --ranks N"},
     {"cluster profile tokens explain longest html", "", "`gyrfalcon plan DECK --cluster FILE` predicts step times and searches for layouts"},
@@ -101,6 +106,17 @@ inline constexpr ForeignKey help_topics[] = {
      "After `scancel JOB` or `qdel JOB`, after SIGTERM, SIGUSR1 or SIGHUP, and if the file STOP appears in the output folder, a run saves a "
      "checkpoint "
      "and stops with exit code 75. It is not queued again: submit the job again to continue it (jobscripts/README.md)."},
+    {"cooldown cool_down wsd decay anneal branch", "",
+     "The cool-down of a run is a branch of it with a schedule of its own: `gyrfalcon train DECK --init-from CKPT train.branch=true "
+     "optimizer.schedule=wsd optimizer.wsd_decay=N train.steps=M output.folder=NEW`, where M is above the step of CKPT. "
+     "checkpoint.keep_every keeps the checkpoints to branch from."},
+    {"cost price euro dollar budget gpu_hours energy", "",
+     "Prices are not known here: multiply the days of `gyrfalcon plan DECK --cluster FILE --tokens N` by the number of devices and 24 to obtain "
+     "device hours. With device.watts the plan has the energy of the devices, without that of hosts, network and cooling."},
+    {"exit exit_code exit_codes codes code", "", "`gyrfalcon --help` lists the exit codes, and jobscripts/README.md says what to do after each."},
+    {"early_stopping patience best best_checkpoint save_total_limit", "",
+     "A run does not stop early: it validates every train.eval_every steps. With checkpoint.every = train.eval_every and checkpoint.keep_every, "
+     "the checkpoint with the best validation loss remains; `gyrfalcon report OUT` shows the losses."},
     {"pbs qsub qstat", "",
      "jobscripts/README.md describes jobs under PBS. `jobscripts/submit.sh pbs-gpu.sh DECK` submits one. It saves a checkpoint before the time limit "
      "and submits itself again until the run is done; JOBS=N limits the number of jobs."},

@@ -198,7 +198,7 @@ int run(GenerateArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         if (runtime.rank() == 0) std::fprintf(stderr, "%s", runtime.thread_advice().c_str());
-        a.checkpoint = chosen_model(a.checkpoint, runtime);
+        a.checkpoint = chosen_model(a.checkpoint, runtime, print_note);
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
         const RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         note_unapplied_settings(a, notes_of(runtime));

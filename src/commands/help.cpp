@@ -56,7 +56,9 @@ std::string listed_words(const Words& words) {
   return text;
 }
 
-std::string effect_text(Effect effect) {
+std::string effect_text(const Declaration& key) {
+  const Effect effect = key.effect;
+  if (is_of_start(key.path)) return "a new run starts from another state; a resumed run does not read this key";
   if (effect == Effect::function) return "the model computes a different function; --resume needs --accept-changes";
   if (effect == Effect::course) return "the training takes a different course";
   return "results change by rounding at most";
@@ -75,7 +77,7 @@ std::string key_text(const Declaration& key, int width) {
   table.row({"default", key.fallback.empty() ? "(required)" : key.fallback});
   if (!key.unit.empty()) table.row({"unit", key.unit});
   table.row({"range", key.range()});
-  table.row({"effect of a change", effect_text(key.effect)});
+  table.row({"effect of a change", effect_text(key)});
   const std::string value = key.fallback.empty() ? "VALUE" : key.fallback;
   table.row({"in a deck", in_flow_style(key.path, value)});
   table.row({"command line", fmt::format("{}={}", key.path, value.find_first_of(" []\"*") == value.npos ? value : "'" + value + "'")});
@@ -116,11 +118,11 @@ std::string environment_text(int width, const std::string& variable = "") {
   return found ? table.str(false) : "";
 }
 
-// Keys of cluster files with this path or name, or in this section; empty if there are none.
-std::string cluster_text(const std::string& word, int width) {
+// Keys of cluster files with this path, or in this section, or (Match::name) with this name; empty if there are none.
+std::string cluster_text(const std::string& word, int width, Match match) {
   std::vector<Declaration> keys;
   for (const Declaration& key : cluster_settings())
-    if (key.path == word || key.path.starts_with(word + ".") || key.path.ends_with("." + word)) keys.push_back(key);
+    if (key.path == word || key.path.starts_with(word + ".") || (match == Match::name && key.path.ends_with("." + word))) keys.push_back(key);
   if (keys.empty()) return "";
   return "Keys of a cluster file (plan --cluster FILE); input/clusters/README.md describes all of them\n" + key_table(keys, width);
 }
@@ -135,7 +137,7 @@ std::string text_of_topic(const std::string& word, int width) {
     if (section.ends_with("." + word)) text += (text.empty() ? "" : "\n") + key_table(keys_below(section), width);
   if (!text.empty()) return text;
   text = environment_text(width, word);
-  return text.empty() ? cluster_text(word, width) : text;
+  return text.empty() ? cluster_text(word, width, Match::name) : text;
 }
 
 // Descriptions of the keys with this path or name, or with this name in another framework; empty if there are none.
@@ -152,6 +154,7 @@ std::string help_on(const Command& program, const Words& words) {
   const std::string& word = words.front();
   const int width = output_width(stdout);
   if (const auto keys = keys_below(word); !keys.empty()) return key_table(keys, width);
+  if (const std::string text = keys_called(word).empty() ? cluster_text(word, width, Match::path) : ""; !text.empty()) return text;
   if (word == "environment") return environment_text(width);
   for (const auto& text_of : {text_of_key, text_of_topic})
     if (const std::string text = text_of(word, width); !text.empty()) return text;

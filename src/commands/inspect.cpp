@@ -21,6 +21,13 @@ void check_weights(const std::string& checkpoint) {
 
 std::string chosen(const std::string& path) { return chosen_checkpoint(path, print_note).string(); }
 
+// An HDF5 file is inspected by itself, even if it is a shard of a checkpoint.
+std::string inspected(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path file(path);
+  return file.extension() == ".h5" && std::filesystem::is_regular_file(file, error) ? path : chosen(path);
+}
+
 }  // namespace
 
 void add_info(Command& app, Action& action) {
@@ -37,7 +44,7 @@ void add_info(Command& app, Action& action) {
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {
-        const std::string file = chosen(a->file), text = describe_checkpoint(file, a->wanted);
+        const std::string file = inspected(a->file), text = describe_checkpoint(file, a->wanted);
         if (a->wanted.check) check_weights(file);
         std::printf("%s", text.c_str());
       });
@@ -63,7 +70,7 @@ void add_diff(Command& app, Action& action) {
         std::vector<Tolerance> tolerances{{"*", 0, a->tolerance}};
         if (!a->tolerances.empty())
           for (const Tolerance& t : read_tolerances(a->tolerances)) tolerances.push_back(t);
-        const Difference d = diff_checkpoints(chosen(a->a), chosen(a->b), tolerances);
+        const Difference d = diff_checkpoints(inspected(a->a), inspected(a->b), tolerances);
         std::printf("%s", d.text.c_str());
         within = d.within;
       });

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Generates man pages in the macros of man(7).
 #include "kernels/base/error.hpp"
+#include "src/base/terminal.hpp"
 #include "src/commands/manual.hpp"
 
 namespace gyr {
 
 namespace {
+
+constexpr std::size_t page_width = 72;  // columns of man's text on a terminal of 80
 
 // Escapes text so that roff interprets nothing in it.
 std::string roff(const std::string& text) {
@@ -57,7 +60,7 @@ class Pages {
     }
     text += ".SH OPTIONS\n";
     for (const CommandHelp::Word& word : command.words) text += ".TP\n" + shown_names(word) + "\n" + roff(word.help) + "\n";
-    if (command.footer.find_first_not_of('\n') != std::string::npos) text += ".SH NOTES\n" + verbatim(command.footer);
+    if (command.footer.find_first_not_of('\n') != std::string::npos) text += ".SH NOTES\n" + verbatim(with_hanging_lines(command.footer, page_width));
     text += ".SH SEE ALSO\n" + bold(above) + "(1), " + bold("gyrfalcon-deck") + "(5)\n";
     pages.push_back({file + ".1", text});
     for (const CommandHelp& c : command.commands) add(c, path + " " + c.name, file + "-" + c.name, file);

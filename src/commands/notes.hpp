@@ -21,8 +21,8 @@ inline Note notes_of(const Runtime& runtime) {
 
 // The checkpoint or Hugging Face folder that a path on the command line stands for (chosen_checkpoint.hpp), the same on
 // every rank. Collective.
-inline std::string chosen_model(const std::string& path, const Runtime& runtime) {
-  return runtime.shared_text([&] { return chosen_checkpoint(path, print_note).string(); });
+inline std::string chosen_model(const std::string& path, const Runtime& runtime, const Note& note) {
+  return runtime.shared_text([&] { return chosen_checkpoint(path, note).string(); });
 }
 
 }  // namespace gyr

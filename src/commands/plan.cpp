@@ -9,6 +9,7 @@
 #include "src/base/limits.hpp"
 #include "src/base/output_file.hpp"
 #include "src/base/terminal.hpp"
+#include "src/checkpoint/header.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/layout_report.hpp"
 #include "src/commands/plan_page.hpp"
@@ -67,6 +68,14 @@ void print_warnings(const RunConfig& run) {
   std::fflush(stdout);
 }
 
+// Hint at the search for other layouts, and at devices that the plan does not use.
+std::string hint_of_layout(const Machine& machine, int ranks) {
+  const Index devices = machine.cluster.devices();
+  std::string text = "\nThis is the layout of the deck; `gyrfalcon plan --explain` searches for the fastest.\n";
+  if (devices > ranks) text += fmt::format("It uses {} of the {} devices of the cluster; --ranks {} takes all of them.\n", ranks, devices, devices);
+  return text;
+}
+
 MemoryLimits limits_of(const RunConfig& run, const std::optional<Machine>& machine) {
   require(run.device_bytes > 0 || machine, Exit::usage,
           "--longest needs the memory size of a device; set memory.device_bytes, or name a description of "
@@ -106,15 +115,20 @@ int plan(const PlanArguments& a) {
             std::printf("%s", longest_report(machine ? on_cluster(asked, machine->cluster, ranks) : asked, ranks, limits_of(asked, machine)).c_str());
           return;
         }
-        const PlannedDeck deck = read_planned_deck(a, runtime, ranks, Replan::always, machine ? &*machine : nullptr);
-        if (const TrainConfig& t = deck.run.train; !t.init_from.empty()) check_initial(t.init_from, deck.run.model, t.new_head);
+        PlanArguments again = a;
+        again.quiet = true;
+        const PlannedDeck deck = read_planned_deck(again, runtime, ranks, Replan::always, machine ? &*machine : nullptr);
+        const TrainConfig& t = deck.run.train;
+        if (!t.init_from.empty()) check_initial(t.init_from, deck.run.model, t.new_head);
+        if (t.branch) check_branch(t, read_header(t.init_from).step);
         const RunPlan plan(machine ? on_cluster(deck.run, machine->cluster, ranks) : deck.run, ranks);
         std::optional<PredictedRun> predicted;
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
         if (!deck.notes.empty()) std::printf("%s\n\n", prose(deck.notes).c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
-        else write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
+        if (a.page.empty() && machine) std::printf("%s", prose(hint_of_layout(*machine, ranks)).c_str());
+        if (!a.page.empty()) write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
         require_fits(plan, machine ? &*machine : nullptr);
       },
       LastLine::of_failures);

@@ -152,6 +152,7 @@ PlannedDeck read_planned_deck(const DeckArguments& a, const Runtime& runtime, in
   DeckArguments decided = a;
   decided.overrides.insert(decided.overrides.end(), decision.lines.begin(), decision.lines.end());
   decided.overrides.push_back("parallel.plan=deck");
+  decided.quiet = true;
   deck.run = read_deck(decided, runtime, deck.effective);
   if (decision.found) deck.expected = decision.expected;
   return deck;

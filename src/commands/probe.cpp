@@ -35,7 +35,7 @@ void add_probe(Command& app, Action& action) {
   Command* c = app.add_command("probe", "Measure this machine under mpiexec and write a cluster description for plan --cluster");
   c->add_option("--out", *file, "File to write; default: only print the description");
   c->footer([] {
-    return "\nEvery rank is one device of the description. All ranks measure at the same time: start as many on a node as a run has there.\nThe "
+    return "\nEvery rank is one device of the description. All ranks measure at the same time: start as many on a node as a run has there. The "
            "constants under `fit` correct the measurements for effects that probe does not measure; 1 and 0 leave them unchanged.\n\nKeys of a "
            "cluster description:\n\n" +
            cluster_keys() + "\n" + exit_codes();

@@ -134,9 +134,9 @@ void add_profile(Command& app, Action& action) {
       "Instead, run a few steps with two layers of each type on the ranks started, and write the time of every kernel by shape to this file, for "
       "plan --profile");
   c->footer(
-      "\nA dry run of a step lists its GEMMs. Each one is timed for a few milliseconds with each GEMM library of this build, on operands that\n"
-      "stay in cache if they fit; in a step some of them come from memory. `auto` chooses by processor type and shape, never by measured time, so\n"
-      "that runs on equal processors have the same bits every time; train.products selects another library. Under mpiexec all ranks compute at the\n"
+      "\nA dry run of a step lists its GEMMs. Each one is timed for a few milliseconds with each GEMM library of this build, on operands that "
+      "stay in cache if they fit; in a step some of them come from memory. `auto` chooses by processor type and shape, never by measured time, so "
+      "that runs on equal processors have the same bits every time; train.products selects another library. Under mpiexec all ranks compute at the "
       "same time.\n"
       "Keys of the deck: gyrfalcon keys.\n\n" +
       exit_codes());

@@ -36,10 +36,17 @@ void require_prompt(const json& row, const ConversationFormat& f) {
   }
 }
 
+// A template with {role} and {content} reads messages; one with {prompt} and {response} reads these keys.
+void require_template_of(const json& row, const ConversationFormat& f) {
+  if (row.contains(f.messages) || !row.contains(f.prompt) || !row.contains(f.response)) return;
+  refuse("has no key '{}' (keys: {}); for these keys, write {{prompt}} and {{response}} in the template", f.messages, json_line::keys_of(row));
+}
+
 // The same for a list of messages.
 const json& messages_of(const json& row, const ConversationFormat& f) {
   const std::string options = row.contains(f.messages) ? "" : message_options([&](const char* name) { return row.contains(name); });
   if (!options.empty()) refuse("has no key '{}' (keys: {}); name the keys with {}", f.messages, json_line::keys_of(row), options);
+  require_template_of(row, f);
   return value_of(row, f.messages);
 }
 

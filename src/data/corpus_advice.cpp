@@ -50,7 +50,7 @@ std::string suggested_settings(const BuildReport& report) {
   return fmt::format("train.steps={} optimizer.warmup_steps={} train.eval_every={} train.eval_batches={}", steps,
                      std::clamp<std::int64_t>(steps / 20, 1, 2000), std::max<std::int64_t>(1, steps / 5),
                      std::clamp<std::int64_t>(validation, 1, 8)) +
-         fmt::format(" (steps of {} x {} tokens; one epoch is {})", suggested_batch, suggested_length, counted(epoch, "step"));
+         fmt::format(" (steps of {} x {} tokens; one epoch of all documents is {})", suggested_batch, suggested_length, counted(epoch, "step"));
 }
 
 }  // namespace gyr

@@ -88,7 +88,9 @@ class TextOfObject : public nlohmann::json_sax<json> {
   bool has_key(std::string_view name) const { return (", " + other_names_ + ",").find(fmt::format(", {},", name)) != std::string::npos; }
   std::string remedy() const {
     const auto has = [this](const char* name) { return has_key(name); };
-    if (has_key("messages") || (has_key("prompt") && has_key("response"))) return "chats need --template, as in --template @FOLDER of the model";
+    if (has_key("prompt") && has_key("response"))
+      return "prompts with responses need --template, as in --template 'Question: {prompt}\\nAnswer: {response}\\n'";
+    if (has_key("messages")) return "chats need --template, as in --template @FOLDER of the model or --template '{role}: {content}\\n'";
     if (has_key("chosen") && has_key("rejected")) return "preference pairs need --pairs";
     if (const std::string names = prompt_options(has); !names.empty())
       return fmt::format("prompts with responses need --template, as in --template '{{prompt}}{{response}}' {}", names);

@@ -224,8 +224,12 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"world_size num_gpus n_gpus gpus devices num_devices num_nodes nnodes nodes nproc_per_node num_processes ntasks", "parallel.data",
      "the launcher sets the number of ranks (mpiexec -n, srun -n): leave this key out"},
     {"gradient_checkpointing activation_checkpointing activation_checkpoint activation_checkpoint.mode "
-     "checkpoint_activations recompute_activations recompute_granularity use_activation_checkpointing",
+     "checkpoint_activations recompute_granularity use_activation_checkpointing",
      "activation.recompute", ""},
+    {"recompute_activations", "activation.recompute", "write activation.recompute=selective; full recomputes all layers"},
+    {"overlap_grad_reduce overlap_param_gather tp_comm_overlap overlap_p2p_comm", "parallel.shard",
+     "communication always overlaps with computation: leave this key out"},
+    {"position_embedding_type", "model.positions", "RoPE is the default; model.positions=N takes N learned positions instead"},
     {"recompute_method recompute_num_layers selective_ac_option", "activation.recompute",
      "activation.recompute applies to all layers and activation.recompute_types to layer types: write "
      "activation.recompute=full"},

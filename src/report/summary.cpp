@@ -34,14 +34,11 @@ std::string_view meaning(Exit code) {
 }
 
 std::string exit_codes() {
-  std::string text = "Exit codes:", line;
+  std::string text = "Exit codes:";
   for (const Exit code : {Exit::ok, Exit::usage, Exit::data, Exit::missing, Exit::device, Exit::internal, Exit::io, Exit::again, Exit::config,
-                          Exit::numeric, Exit::unequal}) {
-    const std::string entry = fmt::format(" {} {}{}", int(code), meaning(code), code == Exit::unequal ? "." : ";");
-    if (line.size() + entry.size() > 116) text += line + "\n  ", line.clear();
-    line += entry;
-  }
-  return text + line + "\n";
+                          Exit::numeric, Exit::unequal})
+    text += fmt::format(" {} {}{}", int(code), meaning(code), code == Exit::unequal ? ".\n" : ";");
+  return text;
 }
 
 }  // namespace gyr

@@ -69,6 +69,8 @@ std::string stop_reason(int reason) {
   return fmt::format("signal {}", reason);
 }
 
+void ignore_file_size_signal() { ::signal(SIGXFSZ, SIG_IGN); }
+
 void restore_hangup() { ::signal(SIGHUP, hangup_is_ignored ? SIG_IGN : SIG_DFL); }
 
 StopSignals::StopSignals() {

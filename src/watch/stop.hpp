@@ -23,6 +23,9 @@ std::string stop_reason(int);  // "SIGTERM", "the file STOP", "train.walltime", 
 // MPI, installs a handler that fills the log (UCX_DEBUG_SIGNO).
 void restore_hangup();
 
+// Makes writes beyond the limit of file sizes (ulimit -f) fail with an error that is reported, instead of ending the process.
+void ignore_file_size_signal();
+
 // While an object exists, SIGTERM, SIGUSR1, SIGINT and SIGHUP are only counted; a second SIGINT ends the process as
 // usual. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one object at a time, because signal
 // handlers are per process.

@@ -210,20 +210,22 @@ TEST(builder, reads_json_lines) {
 
 TEST(builder, bad_json_lines_are_reported_or_skipped) {
   const std::string good = "{\"text\":\"x\"}\n";
-  const std::pair<std::string, std::string> bad[] = {{"{\"text\": \"x\"", "not valid JSON"},
-                                                     {"{\"text\": \"\xff\"}", "not valid JSON"},
-                                                     {"{\"text\": \"\\ud800\"}", "not valid JSON"},
-                                                     {"{\"text\": \"x\"} 1", "not valid JSON"},
-                                                     {"{\"text\": \"x\"}" + std::string("\0 y", 3), "not valid JSON at character 14: a zero byte"},
-                                                     {"{\"txt\": \"x\"}", "no key 'text' (keys: txt); give the key that holds the text with --key"},
-                                                     {"{\"messages\": []}", "no key 'text' (keys: messages); chats need --template"},
-                                                     {"{\"chosen\": \"a\", \"rejected\": \"b\"}", "preference pairs need --pairs"},
-                                                     {"{\"text\": 7}", "a number under 'text'"},
-                                                     {"{\"text\": [\"x\"]}", "an array under 'text'"},
-                                                     {"{\"text\": \"x\", \"text\": \"y\"}", "twice"},
-                                                     {"[\"x\"]", "not a JSON object"},
-                                                     {"\"x\"", "not a JSON object"},
-                                                     {"{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", "nested deeper"}};
+  const std::pair<std::string, std::string> bad[] = {
+      {"{\"text\": \"x\"", "not valid JSON"},
+      {"{\"text\": \"\xff\"}", "not valid JSON"},
+      {"{\"text\": \"\\ud800\"}", "not valid JSON"},
+      {"{\"text\": \"x\"} 1", "not valid JSON"},
+      {"{\"text\": \"x\"}" + std::string("\0 y", 3), "not valid JSON at character 14: a zero byte"},
+      {"{\"txt\": \"x\"}", "no key 'text' (keys: txt); give the key that holds the text with --key"},
+      {"{\"messages\": []}", "no key 'text' (keys: messages); chats need --template"},
+      {"{\"prompt\": \"a\", \"response\": \"b\"}", "--template 'Question: {prompt}\\nAnswer: {response}\\n'"},
+      {"{\"chosen\": \"a\", \"rejected\": \"b\"}", "preference pairs need --pairs"},
+      {"{\"text\": 7}", "a number under 'text'"},
+      {"{\"text\": [\"x\"]}", "an array under 'text'"},
+      {"{\"text\": \"x\", \"text\": \"y\"}", "twice"},
+      {"[\"x\"]", "not a JSON object"},
+      {"\"x\"", "not a JSON object"},
+      {"{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", "nested deeper"}};
   for (const auto& [line, reason] : bad) {
     const std::string message = error_in("a.jsonl", good + good + line + "\n" + good);
     EXPECT_TRUE(has(message, "a.jsonl:3: ") && has(message, reason) && has(message, "--skip-invalid")) << message;

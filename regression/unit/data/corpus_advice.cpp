@@ -35,9 +35,11 @@ TEST(corpus_advice, tokenizer_that_merges_nothing_is_reported) {
 
 TEST(corpus_advice, suggested_settings_fit_the_size_of_data) {
   EXPECT_EQ(suggested_settings(report_of(1'100'000, 270, 409'600)),
-            "train.steps=800 optimizer.warmup_steps=40 train.eval_every=160 train.eval_batches=8 (steps of 8 x 256 tokens; one epoch is 200 steps)");
+            "train.steps=800 optimizer.warmup_steps=40 train.eval_every=160 train.eval_batches=8 (steps of 8 x 256 tokens; one epoch of all "
+            "documents is 200 steps)");
   EXPECT_EQ(suggested_settings(report_of(4000, 1, 1000)),
-            "train.steps=50 optimizer.warmup_steps=2 train.eval_every=10 train.eval_batches=1 (steps of 8 x 256 tokens; one epoch is 1 step)");
+            "train.steps=50 optimizer.warmup_steps=2 train.eval_every=10 train.eval_batches=1 (steps of 8 x 256 tokens; one epoch of all documents "
+            "is 1 step)");
   EXPECT_NE(suggested_settings(report_of(0, 1, 2'048'000'000)).find("train.steps=1000000 optimizer.warmup_steps=2000"), std::string::npos);
 }
 

@@ -192,6 +192,8 @@ TEST(renamed_keys, table_of_foreign_values_fits_declared_ranges) {
   }
   expect_advice("train.precision=BFloat16", "did you mean `bf16`?");
   expect_advice("train.precision=16", "fp16 is not supported");
+  expect_advice("train.recompute_activations=true", "write activation.recompute=selective");
+  expect_advice("parallel.overlap_grad_reduce=true", "communication always overlaps with computation: leave this key out");
   expect_advice("optimizer.schedule=Cosine", "did you mean `cosine`?");
   expect_advice("optimizer.name=adamw_torch", "adamw");
   expect_advice("optimizer.name=adafactor", "adamw is the usual choice");

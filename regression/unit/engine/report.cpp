@@ -570,6 +570,14 @@ TEST(report, sentences_are_no_wider_than_columns) {
   before ? setenv("COLUMNS", saved.c_str(), 1) : unsetenv("COLUMNS");
 }
 
+TEST(report, further_lines_of_table_entries_are_indented) {
+  const std::string text = "\nOne task per run:\n  --data  Loss and perplexity of all files.\n    gyrfalcon verify DECK and more words\n";
+  EXPECT_EQ(with_hanging_lines(text, 32),
+            "\nOne task per run:\n  --data  Loss and perplexity of\n          all files.\n    gyrfalcon verify DECK and\n    more words\n");
+  EXPECT_EQ(with_hanging_lines(text, 100), text);
+  EXPECT_EQ(with_hanging_lines("", 100), "");
+}
+
 TEST(report, status_lines_of_pipes_keep_their_interval) {
   std::FILE* file = std::tmpfile();
   {
