@@ -91,13 +91,12 @@
   template void gated_norm_backward<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,            \
                                        Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, Tensor2<T>, Matrix<T>);
 
-#define GYR_ROPE_TABLE(A)                                                                                                            \
-  template void rope_table<A>(Device&, double, const RopeScaling&, const Rotation<A>&);                                              \
-  template void rope_table_of_rows<A>(Device&, double, const RopeScaling&, Tensor1<const std::int32_t>, Tensor1<const std::int32_t>, \
-                                      const Rotation<A>&);
+#define GYR_ROPE_TABLE(A)                                                               \
+  template void rope_table<A>(Device&, double, const RopeScaling&, const Rotation<A>&); \
+  template void rope_table_of_rows<A>(Device&, double, const RopeScaling&, const RotaryPositions&, Tensor1<const std::int32_t>, const Rotation<A>&);
 #define GYR_BACKEND_ROPE_TABLE(A)                                                   \
   template void rope_table<A>(Device&, const RopeFrequencies&, const Rotation<A>&); \
-  template void rope_table_of_rows<A>(Device&, const RopeFrequencies&, Tensor1<const std::int32_t>, Tensor1<const std::int32_t>, const Rotation<A>&);
+  template void rope_table_of_rows<A>(Device&, const RopeFrequencies&, const RotaryPositions&, Tensor1<const std::int32_t>, const Rotation<A>&);
 #define GYR_ROPE(S, T) \
   template void rope<S, T>(Device&, Rotate, Index, double, const Rotation<Acc<T>>&, Tensor1<const std::int32_t>, Matrix<const S>, Matrix<T>);
 #define GYR_LATENT_HEADS(T)                                                                                                                          \

@@ -24,16 +24,18 @@ void rope_table(Device& dev, const RopeFrequencies& frequencies, const Rotation<
 }
 
 template <class A>
-void rope_table_of_rows(Device& dev, const RopeFrequencies& frequencies, Tensor1<const std::int32_t> positions, Tensor1<const std::int32_t> lengths,
+void rope_table_of_rows(Device& dev, const RopeFrequencies& frequencies, const RotaryPositions& positions, Tensor1<const std::int32_t> lengths,
                         const Rotation<A>& table) {
   const A amplitude = A(frequencies.amplitude());
   const auto cosine = table.cosine, sine = table.sine;
-  const Index half = cosine.extent(1);
+  const auto values = positions.values;
+  const RotarySections sections = positions.sections;
+  const Index half = cosine.extent(1), read = lengths.extent(0);
   for_rows(
       dev, "rope_table_of_rows", cosine.extent(0), KOKKOS_LAMBDA(const Index r) {
-        const RopeFrequencies scaled = frequencies.of_length(lengths(r));
+        const RopeFrequencies scaled = read > 0 ? frequencies.of_length(lengths(r)) : frequencies;
         for (Index j = 0; j < half; ++j) {
-          const A angle = A(positions(r)) * scaled.at<A>(j);
+          const A angle = A(values(r * sections.count + sections.of(j))) * scaled.at<A>(sections.frequency(j));
           cosine(r, j) = amplitude * std::cos(angle);
           sine(r, j) = amplitude * std::sin(angle);
         }

@@ -28,13 +28,21 @@ void rope_table(Device& dev, double rope_theta, const RopeScaling& scaling, cons
 }
 
 template <class A>
-void rope_table_of_rows(Device& dev, double rope_theta, const RopeScaling& scaling, Tensor1<const std::int32_t> positions,
+void rope_table_of_rows(Device& dev, double rope_theta, const RopeScaling& scaling, const RotaryPositions& positions,
                         Tensor1<const std::int32_t> lengths, const Rotation<A>& table) {
   const Index R = table.cosine.extent(0), half = table.cosine.extent(1);
-  ensure(Index(positions.extent(0)) == R && Index(lengths.extent(0)) == R, "rope_table_of_rows: {} positions and {} lengths do not fit {} rows",
-         positions.extent(0), lengths.extent(0), R);
+  const RotarySections& s = positions.sections;
+  const bool fits = Index(lengths.extent(0)) == R || (lengths.extent(0) == 0 && scaling.type != RopeScaling::dynamic);
+  ensure(Index(positions.values.extent(0)) == R * s.count && fits,
+         "rope_table_of_rows: {} positions and {} lengths do not fit {} rows of {} components", positions.values.extent(0), lengths.extent(0), R,
+         s.count);
+  for (int i = 0; s.count > 1 && i < s.count; ++i) {
+    const Index begin = i == 0 ? 0 : s.ends[i - 1], end = s.ends[i];
+    ensure(s.count <= s.most && begin < end && (i + 1 < s.count || end == half) && (!s.restarts || end - begin <= s.ends[0]),
+           "rope_table_of_rows: section {} of {} has pairs {} to {} of {}", i, s.count, begin, end, half);
+  }
   if (const auto run = dev.launch("rope_table_of_rows", 4.0 * R * half, double(R) * half * 2 * sizeof(A)))
-    backend::rope_table_of_rows<A>(dev, RopeFrequencies(rope_theta, scaling, half), positions, lengths, table);
+    backend::rope_table_of_rows<A>(dev, RopeFrequencies(rope_theta, scaling, s.frequencies(half)), positions, lengths, table);
 }
 
 template <class S, class T>

@@ -78,10 +78,39 @@ struct Rotation {
 template <class A>
 void rope_table(Device&, double rope_theta, const RopeScaling&, const Rotation<A>&);
 
-// The same for the rows of a pass: table row r is for position positions(r) of a sequence of lengths(r) tokens.
+// Channel pairs that each component of a row's position rotates: component s has the pairs from end(s - 1) to end(s).
+//   M-RoPE (Qwen2-VL): one sequence of frequencies over all sections; components time, row and column (mrope_section)
+//   2-D RoPE of image patches: `restarts`, the frequencies of each section start from the first and fall as fast as in a head of that many pairs
+struct RotarySections {
+  static constexpr int most = 4;
+  int count = 1;
+  Index ends[most] = {};
+  bool restarts = false;
+
+  GYR_FUNCTION int of(Index pair) const {
+    int s = 0;
+    while (s + 1 < count && pair >= ends[s]) ++s;
+    return s;
+  }
+  // Index of the frequency of a pair.
+  GYR_FUNCTION Index frequency(Index pair) const {
+    const int s = of(pair);
+    return restarts && s > 0 ? pair - ends[s - 1] : pair;
+  }
+  Index frequencies(Index pairs) const { return restarts && count > 1 ? ends[0] : pairs; }
+};
+
+// Positions of the rows of a pass, each with as many components as there are sections.
+struct RotaryPositions {
+  Tensor1<const std::int32_t> values;  // (R C) component s of row r at r C + s
+  RotarySections sections = {};
+};
+
+// The same for the rows of a pass: table row r is for position r, in a sequence of lengths(r) tokens. `lengths` may be empty, except with dynamic
+// scaling. If the components of a row are equal, and sections do not restart, its angles are those of rope_table.
 template <class A>
-void rope_table_of_rows(Device&, double rope_theta, const RopeScaling&, Tensor1<const std::int32_t> positions /*(R)*/,
-                        Tensor1<const std::int32_t> lengths /*(R)*/, const Rotation<A>& /*(R,E/2)*/);
+void rope_table_of_rows(Device&, double rope_theta, const RopeScaling&, const RotaryPositions&, Tensor1<const std::int32_t> lengths /*(R)*/,
+                        const Rotation<A>& /*(R,E/2)*/);
 
 enum class Rotate { forward, backward };  // backward rotates by -angle: the transpose
 
@@ -98,8 +127,7 @@ namespace backend {
 template <class A>
 void rope_table(Device&, const RopeFrequencies&, const Rotation<A>&);
 template <class A>
-void rope_table_of_rows(Device&, const RopeFrequencies&, Tensor1<const std::int32_t> positions, Tensor1<const std::int32_t> lengths,
-                        const Rotation<A>&);
+void rope_table_of_rows(Device&, const RopeFrequencies&, const RotaryPositions&, Tensor1<const std::int32_t> lengths, const Rotation<A>&);
 template <class S, class T>
 void rope(Device&, Rotate, Index num_heads, double scale, const Rotation<Acc<T>>&, Tensor1<const std::int32_t> positions, Matrix<const S> x,
           Matrix<T> y);

@@ -102,7 +102,7 @@ void Attention<T>::rotate(Pass& a, Rotate way, Matrix<const S> x, Matrix<T> y, I
   const bool in_place = std::is_same_v<S, T>;
   if (c_.rotary_dim() == 0 && c_.key_multiplier == 1 && in_place) return;  // rotation would change nothing
   Scope scope(a.dev.scratch);
-  const auto [table, index] = a.rotation<Acc<T>>(c_.rope_theta, c_.rope_scaling, c_.rotary_dim());
+  const auto [table, index] = a.rotation<Acc<T>>(c_.rope_theta, c_.rope_scaling, c_.rotary_dim(), c_.rotary_sections);
   const auto of_rows = rows_from(index, first);
   const auto part = [&](const auto& of, int i) { return i == 0 ? columns(of, 0, q_width()) : columns(of, q_width(), k_width()); };
   if (c_.rotary_dim() > 0 || !in_place) rope<S, T>(a.dev, way, num_heads_, 1, table, of_rows, part(x, 0), part(y, 0));

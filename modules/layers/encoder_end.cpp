@@ -16,20 +16,21 @@ class EncoderEnd final : public Layer {
   }
 
   void forward(Pass& a, Frame& frame, Bundle& bundle) override {
-    if (a.source) bundle.source = norm_.forward(*a.source, frame, bundle.source.as<T>());
-    if (bias_) bundle.bias = bias_->forward(a, frame);
+    AnyTensor2& source = bundle[encoder_stream];
+    if (a.source) source = norm_.forward(*a.source, frame, source.as<T>());
+    if (bias_) bundle[position_bias] = bias_->forward(a, frame);
   }
 
   // The layers before this one use the encoder's relative position bias, whose gradient starts from zero here.
   void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients) override {
     Scope scope(a.dev.scratch);
-    const auto d = gradient.source.as<T>();
+    const auto d = gradient.find(encoder_stream).as<T>();
     const auto dsource = a.scratch<T>("gradient of the encoder output", Index(d.extent(0)), Index(d.extent(1)));
     norm_.backward(*a.source, frame, d, Add::no, dsource);
     convert<T, T>(a.dev, Matrix<const T>(dsource), Matrix<T>(d));
     if (!bias_) return;
-    bias_->backward(a, gradient.bias);
-    fill(a.dev, gradient.bias.flat(), 0);
+    bias_->backward(a, gradient.find(position_bias));
+    fill(a.dev, gradient.find(position_bias).flat(), 0);
   }
   void backward_weights(Pass&, Frame&) override {}
 
@@ -53,7 +54,7 @@ const Registered registered_encoder_end({encoder_end,
                                          no_flops,
                                          end_chains,
                                          {},
-                                         {}});
+                                         {.read_later = true}});
 
 }  // namespace
 }  // namespace gyr

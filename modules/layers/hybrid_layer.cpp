@@ -21,12 +21,12 @@ class HybridLayer final : public Layer {
     feed_forward_->add(std::make_unique<Mlp<T>>(c, name + ".feed_forward", parameters));
   }
   void forward(Pass& a, Frame& frame, Bundle& bundle) override {
-    const auto mixed = mixer_.forward(a, frame.nested(0, "mixer"), bundle.x.as<T>());
-    bundle.x = feed_forward_->forward(a, frame.nested(1, "feed forward"), mixed);
+    const auto mixed = mixer_.forward(a, frame.nested(0, "mixer"), bundle.x().as<T>());
+    bundle.x() = feed_forward_->forward(a, frame.nested(1, "feed forward"), mixed);
   }
   void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients when) override {
-    feed_forward_->backward(a, frame.nested(1), gradient.x.as<T>(), when);
-    mixer_.backward(a, frame.nested(0), gradient.x.as<T>(), when);
+    feed_forward_->backward(a, frame.nested(1), gradient.x().as<T>(), when);
+    mixer_.backward(a, frame.nested(0), gradient.x().as<T>(), when);
   }
   void backward_weights(Pass& a, Frame& frame) override {
     feed_forward_->backward_weights(a, frame.nested(1));

@@ -119,9 +119,9 @@ Tensor2<T> MtpModule<T>::forward(Pass& a, Frame& frame, const Parameter& table, 
   const Tensor2<T> normed = hnorm_.forward(a, frame.nested(of_stream, "norm of the stream"), h);
   Bundle bundle{join(a, frame, e, normed)};
   for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->forward(a, frame.nested(first_layer + int(i), "layer"), bundle);
-  const auto output = bundle.x.template as<T>();
+  const auto output = bundle.x().template as<T>();
   frame.refer(Keys::output, output);
-  a.show(Observed::activation, name_ + ".output", bundle.x);
+  a.show(Observed::activation, name_ + ".output", bundle.x());
   return output;
 }
 
@@ -139,7 +139,7 @@ template <class T>
 void MtpModule<T>::backward(Pass& a, Frame& frame, const Parameter& table, Tensor2<T> dh) {
   const Device::Purpose purpose(a.dev, backward_purpose);
   Bundle gradient{dh};
-  a.show(Observed::gradient, name_ + ".output", gradient.x);
+  a.show(Observed::gradient, name_ + ".output", gradient.x());
   for (std::size_t i = layers_.size(); i-- > 0;) layers_[i]->backward(a, frame.nested(first_layer + int(i)), gradient, MatrixGradients::now);
   Scope scope(a.dev.scratch);
   const auto normed = [&](const char* name) { return a.scratch<T>(name, Index(dh.extent(0)), Index(dh.extent(1))); };

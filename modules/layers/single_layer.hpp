@@ -18,8 +18,8 @@ class SingleLayer : public Layer {
       : residual_(c, name + ".input_layernorm", name + ".post_layernorm", parameters) {
     residual_.add(std::make_unique<Mixer<T>>(c, name + branch, parameters));
   }
-  void forward(Pass& a, Frame& frame, Bundle& bundle) override { bundle.x = residual_.forward(a, frame, bundle.x.as<T>()); }
-  void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients when) override { residual_.backward(a, frame, gradient.x.as<T>(), when); }
+  void forward(Pass& a, Frame& frame, Bundle& bundle) override { bundle.x() = residual_.forward(a, frame, bundle.x().as<T>()); }
+  void backward(Pass& a, Frame& frame, Bundle& gradient, MatrixGradients when) override { residual_.backward(a, frame, gradient.x().as<T>(), when); }
   void backward_weights(Pass& a, Frame& frame) override { residual_.backward_weights(a, frame); }
 
  protected:

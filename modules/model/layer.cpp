@@ -22,11 +22,10 @@ Registered::Registered(LayerType type) {
 const std::vector<LayerType>& layer_types() { return table(); }
 
 const LayerType& layer_type(char symbol) {
-  std::string known;
-  for (const LayerType& type : layer_types()) {
+  for (const LayerType& type : layer_types())
     if (type.symbol == symbol) return type;
-    known += fmt::format("{}'{}' ({})", known.empty() ? "" : ", ", type.symbol, type.name);
-  }
+  std::string known;
+  for (const LayerType& type : layer_types()) known += fmt::format("{}'{}' ({})", known.empty() ? "" : ", ", type.symbol, type.name);
   const bool repeats = symbol == 'x' || symbol == ' ' || (symbol >= '0' && symbol <= '9');
   const char* const remedy = repeats ? "; repeated layers are written SYMBOLS x COUNT with spaces around the x, as in P x 2" : "";
   fail(Exit::config, "model.pattern: there is no layer type '{}'{}; the types are {}", symbol, remedy, known);

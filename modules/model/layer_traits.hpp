@@ -7,6 +7,9 @@
 
 namespace gyr {
 
+struct BundleRows;
+struct BundleShape;
+
 // Tokens that a layer's attention reads: none; all of its sequence; those in a sliding window; all, through compressed
 // keys and values (MLA); those of the encoder output.
 enum class AttentionKind { none, full, window, latent, cross };
@@ -22,6 +25,9 @@ struct LayerTraits {
   bool ssm = false;                                   // Mamba-2: a scan, and a convolution that reads the tokens before a block
   bool experts = false;                               // each row is processed by some of the experts of model.moe
   bool in_encoder = false;                            // layers before the symbol > may have this type
+  bool read_later = false;                            // later layers read what it saves, which is therefore never recomputed or offloaded
+  // Tensor that the first layer of this type passes on to the later ones, besides the residual stream (bundle_shapes.hpp); null: none.
+  BundleShape (*carried)(const ModelConfig&, DType, const BundleRows&) = nullptr;
   bool same_launches = false;  // kernels have the same arguments in every micro-batch, if experts do not count rows on the host
   // If attention and SSM may run on separate tensor-parallel ranks (parallel.mixer): symbol of the type that has the
   // other branches only.

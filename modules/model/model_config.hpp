@@ -33,6 +33,7 @@ struct AttentionConfig {
   Index num_heads = 8, num_kv_heads = 2, head_dim = 64;  // number of query heads, of key/value heads, of channels per head
   double rope_theta = 1e11;                              // base of the rotary position embedding (RoPE)
   RopeScaling rope_scaling = {};
+  RotarySections rotary_sections = {};  // components of a row's position (M-RoPE), and the channel pairs that each rotates
   double rotary_fraction = 1;           // fraction of each head's channels that RoPE rotates, the first ones; 0: no RoPE
   bool bias = false, qkv_bias = false;  // true: biases on q, k, v and o; on q, k and v only
   bool qk_norm = false;                 // true: RMSNorm of each query and key head before RoPE

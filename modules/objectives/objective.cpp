@@ -36,6 +36,13 @@ const std::vector<std::string>& Objective::classes() const {
   return none;
 }
 
+std::vector<NamedField> fields_of(const ModelConfig& c, Index seq_length) {
+  std::vector<NamedField> fields = c.objective->fields(c, seq_length);
+  if (const Index count = c.attention.rotary_sections.count; count > 1)
+    fields.push_back(ValueField<Token>{rotary_components, 0, 0, 0, ValueReader::layers, count});
+  return fields;
+}
+
 std::string all_layers(const ModelConfig& c) { return c.pattern + c.objective->head_layers(); }
 
 bool keeps_head(const Objective& before, const Objective& after) {

@@ -159,6 +159,12 @@ const std::vector<ObjectiveType>& objective_types();  // all registered objectiv
 // The objective named by train.objective, with `otherwise` as default. Declares the settings of all objectives.
 std::shared_ptr<const Objective> read_objective(Section& train, const ModelConfig&, const Objective& otherwise);
 
+// Components of each row's position, by which attention rotates queries and keys (M-RoPE); a field of models whose positions have several. Without
+// values, all components of a row are its position.
+inline const ValueName<Token> rotary_components{"rotary positions"};
+// Fields of the objective, and of the model itself.
+std::vector<NamedField> fields_of(const ModelConfig&, Index seq_length);
+
 struct RegisteredObjective {
   explicit RegisteredObjective(ObjectiveType type);
 };

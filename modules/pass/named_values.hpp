@@ -56,8 +56,8 @@ using DeviceArray = Tensor1<const V>;
 using NamedHostValues = NamedValues<HostArray>;      // values of full sequences
 using NamedDeviceValues = NamedValues<DeviceArray>;  // values of this rank's rows, and of all sequences, in device memory
 
-// Part of the model that reads a field: the head, the head in training only, or the embedding.
-enum class ValueReader { head, training_head, embedding };
+// Part of the model that reads a field: the head, the head in training only, the embedding, or all layers.
+enum class ValueReader { head, training_head, embedding, layers };
 
 template <class V>
 struct ValueField {
@@ -66,8 +66,9 @@ struct ValueField {
   Index per_sequence = 0;    // number of values per sequence; 0: one value per row
   Index indexed_values = 0;  // values >= 0 are indices into a field with this number of values per sequence; 0: they are no indices
   ValueReader reader = ValueReader::head;
+  Index per_row = 1;  // number of values per row, if there are no values per sequence
 
-  Index count(Index sequences, Index seq_length) const { return sequences * (per_sequence > 0 ? per_sequence : seq_length); }
+  Index count(Index sequences, Index seq_length) const { return sequences * (per_sequence > 0 ? per_sequence : seq_length * per_row); }
 };
 using NamedField = std::variant<ValueField<Token>, ValueField<double>>;
 

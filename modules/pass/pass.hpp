@@ -81,14 +81,16 @@ struct Pass {
     if (dropout.drops()) gyr::drop<S>(dev, dropout, sequences.places(), stream.split() ? stream.first() : 0, x, y);
   }
 
-  // RoPE angles of all rows. If they depend on the sequence length, the table is in scratch memory until the end of the
-  // scope.
+  // RoPE angles of all rows. If they depend on the sequence length, or if positions have several components, the table is
+  // in scratch memory until the end of the scope.
   template <class A>
-  RowRotation<A> rotation(double rope_theta, const RopeScaling& scaling, Index rotary_dim) const {
-    if (scaling.type != RopeScaling::dynamic) return {rotary.get<A>(dev, rope_theta, scaling, rotary_dim), sequences.positions};
+  RowRotation<A> rotation(double rope_theta, const RopeScaling& scaling, Index rotary_dim, const RotarySections& sections = {}) const {
+    if (scaling.type != RopeScaling::dynamic && sections.count == 1)
+      return {rotary.get<A>(dev, rope_theta, scaling, rotary_dim), sequences.positions};
     const Index rows = sequences.rows();
     const Rotation<A> table{scratch<A>("RoPE cosines of rows", rows, rotary_dim / 2), scratch<A>("RoPE sines of rows", rows, rotary_dim / 2)};
-    rope_table_of_rows<A>(dev, rope_theta, scaling, sequences.positions, sequences.lengths, table);
+    const RotaryPositions positions = sections.count == 1 ? RotaryPositions{sequences.positions} : RotaryPositions{sequences.components, sections};
+    rope_table_of_rows<A>(dev, rope_theta, scaling, positions, sequences.lengths, table);
     return {table, sequences.row_indices};
   }
 

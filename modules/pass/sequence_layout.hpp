@@ -32,8 +32,9 @@ struct SequenceLayout {
   Tensor1<const std::int32_t> positions = {};  // (rows) position of each row in its sequence or document, in device memory
   Documents documents = {};                    // document positions of the rows; empty: no sequence has packed documents
   // Only if RoPE frequencies depend on the sequence length: tokens of each row's sequence, the past included, or of its
-  // document; and the row numbers 0 to rows - 1. Both are in device memory.
-  Tensor1<const std::int32_t> lengths = {}, row_indices = {};
+  // document. Only if positions have several components, by which rows are rotated: those of each row, row by row. In
+  // both cases: the row numbers 0 to rows - 1. All are in device memory.
+  Tensor1<const std::int32_t> lengths = {}, components = {}, row_indices = {};
 
   Index rows() const { return batch * seq_length; }
   bool shared() const { return ranks > 1; }

@@ -36,13 +36,22 @@ Sample sample(Index number) {
   return s;
 }
 
-StepOutcome step_on(Grid& grid, const std::shared_ptr<const Objective>& objective) {
+// Every row has position components of its own.
+MicroBatch with_components(MicroBatch m, int components) {
+  for (Index r = 0; r < m.batch * m.seq_length && components > 1; ++r)
+    for (int i = 0; i < components; ++i) m.values[rotary_components].push_back(Token((r % m.seq_length) / (i + 1) + i));
+  return m;
+}
+
+StepOutcome step_on(Grid& grid, const std::shared_ptr<const Objective>& objective, int components = 1) {
   const Layout& layout = grid.layout();
   const int micros = micros_of_all / layout.size(Axis::data);
   EngineConfig config = config_of(objective, micros);
   if (Index(layout.stages.size()) > layout.size(Axis::pipeline)) config.schedule = interleaved;
+  if (components > 1) config.model.attention.rotary_sections = {components, {1, 2}};
   Rig<double> rig(config, grid);
-  StepOutcome outcome{rig.engine.gradients(feed(sample, 5, config, grid), micros, 1), {}};
+  const auto batches = [&, read = feed(sample, 5, config, grid)](int i) { return with_components(read(i), components); };
+  StepOutcome outcome{rig.engine.gradients(batches, micros, 1), {}};
   outcome.gradients = gathered_gradients(rig.engine);
   return outcome;
 }
@@ -57,12 +66,12 @@ std::vector<Layout> small_layouts() {
   return {of(1, 1, 1, 4), with_sequence(of(1, 2, 1, 2)), of(1, 1, 4, 1), with_sequence(of(1, 1, 2, 2)), of(2, 2, 1, 1), balanced(of(1, 1, 3, 1))};
 }
 
-void expect_equal_to_one_rank(const std::shared_ptr<const Objective>& objective, const std::vector<Layout>& layouts) {
-  const StepOutcome one = step_on(single_rank_grid(4), objective);
+void expect_equal_to_one_rank(const std::shared_ptr<const Objective>& objective, const std::vector<Layout>& layouts, int components = 1) {
+  const StepOutcome one = step_on(single_rank_grid(4), objective, components);
   for (const Layout& layout : layouts) {
     Grid* const grid = grid_of(layout);
     if (!grid) continue;
-    const StepOutcome many = step_on(*grid, objective);
+    const StepOutcome many = step_on(*grid, objective, components);
     const Errors errors = errors_of(one, many);
     EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << ": loss " << errors.loss << ", norm " << errors.norm << ", gradient "
                                                    << errors.worst_gradient();
@@ -75,6 +84,11 @@ TEST(named_values, weighted_values_equal_those_of_one_rank) {
 }
 
 TEST(named_values, entropy_bonus_equals_that_of_one_rank) { expect_equal_to_one_rank(next_token(), layouts_of_four_layers()); }
+
+TEST(named_values, position_components_equal_those_of_one_rank) {
+  expect_equal_to_one_rank(next_token(), layouts_of_four_layers(), 2);
+  expect_equal_to_one_rank(next_token(), small_layouts(), 2);
+}
 
 TEST(named_values, small_layouts_equal_one_rank) {
   expect_equal_to_one_rank(std::make_shared<WeightedValues>(), small_layouts());

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The traffic of a training step on every communicator equals the closed form of its layout. The plan of a step
 // (traffic, bytes by category, FLOPs) equals what the step then uses.
+#include "modules/objectives/seq2seq.hpp"
 #include "regression/support/cases.hpp"
 #include "regression/support/closed_form.hpp"
+#include "regression/support/encoder_decoder.hpp"
 #include "regression/support/grids.hpp"
 #include "regression/support/testing.hpp"
+#include "src/planner/layouts/stage_contents.hpp"
 
 namespace gyr::testing::traffic_suite {
 namespace {
@@ -119,6 +122,74 @@ TEST(traffic, frozen_weights_cause_no_gradient_traffic) {
     head.next(config.model.hidden_size), head.next((config.model.vocab_size + s.tensor - 1) / s.tensor * config.model.hidden_size), head.align();
     const auto sums = counted.find({"data", Operation::all_reduce});
     EXPECT_EQ(sums == counted.end() ? Traffic{} : sums->second, (last && s.data > 1 ? Traffic{1, head.extent * 8} : Traffic{})) << where;
+  }
+  sync_ranks();
+}
+
+// Messages between pipeline stages: every tensor that travels is planned and counted, for each stage and in both
+// directions. The memo layers pass a tensor on from the first to the last of them.
+void expect_planned_messages(const ModelConfig& model, const std::vector<Span>& stages, int tensor, bool sequence) {
+  Layout layout = grid_layout(8 / int(stages.size()) / tensor, int(stages.size()), tensor, stages);
+  layout.sequence = sequence;
+  RunConfig run;
+  run.model = model, run.train.precision = "fp64", run.train.seq_length = 8;
+  LayoutChoice choice;
+  choice.pipeline = int(stages.size()), choice.tensor = tensor, choice.sequence = sequence, choice.micro_batch_size = batch;
+  EngineConfig config = config_of(model, run.lengths().text);
+  config.source_length = run.lengths().source;
+  Grid& grid = *grid_of(layout);
+  Rig<double> rig(config, grid);
+  grid.visit([](Communicator& c) { c.clear_traffic(); });
+  rig.engine.train(
+      [&](int micro) {
+        MicroBatch m = micro_batch(Index(micro) * batch, batch, config.seq_length, model.vocab_size);
+        if (config.source_length > 0)
+          m.source = micro_batch(7, batch, config.source_length, model.vocab_size).tokens, m.source_length = config.source_length;
+        return m;
+      },
+      config.micros, 1, 1e-3);
+  Traffic planned;
+  const int stage = grid.coordinate(Axis::pipeline);
+  const auto add = [&](const Traffic& message) { planned.calls += config.micros * message.calls, planned.bytes += config.micros * message.bytes; };
+  if (stage + 1 < choice.pipeline) add(message_of(run, choice, stages[std::size_t(stage)].last));
+  if (stage > 0) add(message_of(run, choice, stages[std::size_t(stage)].first));
+  const Ledger counted = ledger_of(traffic_of(grid));
+  EXPECT_EQ(counted.at({"pipeline", Operation::send}), planned) << model.pattern << " stage " << stage;
+  EXPECT_EQ(ledger_of(plan_rank(in<double>(config), layout, grid.position()).traffic), counted) << model.pattern << " stage " << stage;
+}
+
+TEST(traffic, every_pipeline_message_equals_its_plan) {
+  ModelConfig encodes = encoder_and_decoder("*-*->*X-*X-", 8), keeps = named("T2").model;
+  encodes.attention.num_heads = 8, encodes.attention.num_kv_heads = 4, encodes.objective = seq2seq({12, 1});
+  keeps.pattern = "*K-KM-K*";
+  for (const bool sequence : {false, true}) {
+    expect_planned_messages(encodes, {{0, 6}, {6, 11}}, 4, sequence);
+    expect_planned_messages(encodes, {{0, 3}, {3, 6}, {6, 8}, {8, 11}}, 2, sequence);
+    expect_planned_messages(keeps, {{0, 2}, {2, 3}, {3, 7}, {7, 8}}, 2, sequence);
+  }
+  sync_ranks();
+}
+
+// The gradients of tensors that travel are those of one rank, however the layers are cut into stages.
+TEST(traffic, tensors_passed_on_keep_gradients_of_one_rank) {
+  EngineConfig config = config_of(named("T2").model, 6);
+  config.model.pattern = "*K-KM-K*";
+  const auto outcome = [&](Grid& grid) {
+    config.micros = 4 / grid.layout().size(Axis::data);
+    Rig<double> rig(config, grid);
+    set_weights(rig.engine);
+    StepOutcome o{
+        rig.engine.gradients([&](int i) { return micro_batch(first_sample(batch, i, grid), batch, config.seq_length, config.model.vocab_size); },
+                             config.micros, 1),
+        {}};
+    o.gradients = gathered_gradients(rig.engine);
+    return o;
+  };
+  const StepOutcome one = outcome(single_rank_grid(8));
+  for (const Layout& layout : {grid_layout(1, 8, 1, {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}, {6, 7}, {7, 8}}),
+                               with_sequence(grid_layout(1, 4, 2, {{0, 2}, {2, 3}, {3, 7}, {7, 8}})), grid_layout(4, 2, 1, {{0, 4}, {4, 8}})}) {
+    const Errors errors = errors_of(one, outcome(*grid_of(layout)));
+    EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << ": loss " << errors.loss << ", gradient " << errors.worst_gradient();
   }
   sync_ranks();
 }

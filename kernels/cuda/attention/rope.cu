@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // CUDA kernels of the rotary position embedding. kernels/ops/rope.hpp has the formula.
-#include "kernels/ops/rope.hpp"
-#include "kernels/cuda/rowwise/rows.hpp"
 #include "kernels/base/instances.hpp"
+#include "kernels/cuda/rowwise/rows.hpp"
+#include "kernels/ops/rope.hpp"
 
 namespace gyr::backend {
 
@@ -20,10 +20,11 @@ GYR_KERNEL rope_table_kernel(RopeFrequencies frequencies, A amplitude, Global<A>
 }
 
 template <class A>
-GYR_KERNEL rope_table_of_rows_kernel(RopeFrequencies frequencies, A amplitude, Global<const std::int32_t> positions, Global<const std::int32_t> lengths,
-                                     Global<A> cosine, Global<A> sine) {
+GYR_KERNEL rope_table_of_rows_kernel(RopeFrequencies frequencies, A amplitude, RotarySections sections, Global<const std::int32_t> positions,
+                                     Global<const std::int32_t> lengths, Global<A> cosine, Global<A> sine) {
   each_pack<1>(cosine, [&](Index r, Index j) {
-    const A angle = A(positions.load(r)) * frequencies.of_length(lengths.load(r)).template at<A>(j);
+    const RopeFrequencies scaled = lengths ? frequencies.of_length(lengths.load(r)) : frequencies;
+    const A angle = A(positions.load(r * sections.count + sections.of(j))) * scaled.template at<A>(sections.frequency(j));
     cosine.store(r, j, amplitude * std::cos(angle));
     sine.store(r, j, amplitude * std::sin(angle));
   });
@@ -69,11 +70,11 @@ void rope_table(Device& dev, const RopeFrequencies& frequencies, const Rotation<
 }
 
 template <class A>
-void rope_table_of_rows(Device& dev, const RopeFrequencies& frequencies, Tensor1<const std::int32_t> positions, Tensor1<const std::int32_t> lengths,
+void rope_table_of_rows(Device& dev, const RopeFrequencies& frequencies, const RotaryPositions& positions, Tensor1<const std::int32_t> lengths,
                         const Rotation<A>& table) {
   const Global<A> cosine(table.cosine), sine(table.sine);
-  launch(dev, "rope_table_of_rows", grid_of<1>(cosine), rope_table_of_rows_kernel<A>, frequencies, A(frequencies.amplitude()), positions, lengths,
-         cosine, sine);
+  launch(dev, "rope_table_of_rows", grid_of<1>(cosine), rope_table_of_rows_kernel<A>, frequencies, A(frequencies.amplitude()), positions.sections,
+         positions.values, lengths, cosine, sine);
 }
 
 template <class S, class T>

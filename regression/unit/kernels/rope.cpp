@@ -165,7 +165,7 @@ TEST(rope, rows_are_scaled_by_own_sequence_length) {
   Block<double> cosine(rows, half), sine(rows, half);
   const auto tensor = [](const std::vector<std::int32_t>& x) { return Tensor1<const std::int32_t>(x.data(), x.size()); };
   Device dev(false, 0);
-  rope_table_of_rows<double>(dev, 50, scaling, tensor(positions), tensor(lengths), {cosine.tensor(), sine.tensor()});
+  rope_table_of_rows<double>(dev, 50, scaling, {tensor(positions)}, tensor(lengths), {cosine.tensor(), sine.tensor()});
   for (Index r = 0; r < rows; ++r)
     for (Index j = 0; j < half; ++j) {
       const double growth = std::max(1.0, 3 * double(lengths[r]) / 10 - 2), theta = 50 * std::pow(growth, 8.0 / 6);
@@ -173,6 +173,60 @@ TEST(rope, rows_are_scaled_by_own_sequence_length) {
       EXPECT_NEAR(cosine.values()[r * half + j], std::cos(angle), 1e-11) << r << " " << j;
       EXPECT_NEAR(sine.values()[r * half + j], std::sin(angle), 1e-11) << r << " " << j;
     }
+}
+
+// Positions of several components: each section of the pairs turns by its own component, with the frequencies of all pairs
+// or, if sections restart, with those of the first section.
+TEST(rope, sections_rotate_by_their_position_component) {
+  const std::vector<std::int32_t> positions{0, 0, 0, 3, 3, 3, 3, 4, 5, 7, 900, 2};
+  const Index rows = 4, half = 8;
+  Device dev(false, 0);
+  for (const bool restarts : {false, true}) {
+    const RotarySections sections = restarts ? RotarySections{3, {3, 6, 8}, true} : RotarySections{3, {2, 5, 8}};
+    Block<double> cosine(rows, half), sine(rows, half);
+    const RotaryPositions values{Tensor1<const std::int32_t>(positions.data(), positions.size()), sections};
+    rope_table_of_rows<double>(dev, 50, {}, values, {}, {cosine.tensor(), sine.tensor()});
+    for (Index r = 0, j = 0; r < rows; j = (j + 1) % half, r += j == 0) {
+      const Index begins[] = {0, sections.ends[0], sections.ends[1]}, s = j < begins[1] ? 0 : j < begins[2] ? 1 : 2;
+      const double power = restarts ? double(j - begins[s]) / 3 : double(j) / half, angle = positions[r * 3 + s] * std::pow(50, -power);
+      EXPECT_NEAR(cosine.values()[r * half + j], std::cos(angle), 1e-12) << r << " " << j;
+      EXPECT_NEAR(sine.values()[r * half + j], std::sin(angle), 1e-12) << r << " " << j;
+    }
+  }
+}
+
+// Rows whose components are equal have the bits of RoPE, in every type.
+template <class A>
+void expect_bits_of_rope() {
+  const Case s;
+  const Index half = 4;
+  Device dev(false, 0);
+  for (const RopeScaling& scaling : {RopeScaling{}, RopeScaling{RopeScaling::llama3, 32, 1, 4, 64}}) {
+    Block<A> cosine(s.furthest() + 1, half), sine(s.furthest() + 1, half), row_cosine(s.rows, half), row_sine(s.rows, half);
+    rope_table<A>(dev, s.rope_theta, scaling, {cosine.tensor(), sine.tensor()});
+    std::vector<std::int32_t> equal;
+    for (const std::int32_t p : s.positions) equal.insert(equal.end(), 3, p);
+    const RotaryPositions values{Tensor1<const std::int32_t>(equal.data(), equal.size()), {3, {1, 2, 4}}};
+    rope_table_of_rows<A>(dev, s.rope_theta, scaling, values, {}, {row_cosine.tensor(), row_sine.tensor()});
+    for (Index r = 0; r < s.rows; ++r)
+      for (Index j = 0; j < half; ++j) {
+        EXPECT_EQ(row_cosine.values()[r * half + j], cosine.values()[s.positions[r] * half + j]) << r << " " << j;
+        EXPECT_EQ(row_sine.values()[r * half + j], sine.values()[s.positions[r] * half + j]) << r << " " << j;
+      }
+  }
+}
+
+TEST(rope, equal_position_components_give_the_bits_of_rope) { expect_bits_of_rope<double>(), expect_bits_of_rope<float>(); }
+
+TEST(rope, wrong_position_components_are_refused) {
+  const std::vector<std::int32_t> positions(12, 0);
+  Block<double> cosine(4, 8), sine(4, 8);
+  Device dev(false, 0);
+  for (const RotarySections& wrong :
+       {RotarySections{2, {3, 8}}, RotarySections{3, {3, 6, 7}}, RotarySections{3, {3, 3, 8}}, RotarySections{3, {2, 6, 8}, true}})
+    EXPECT_THROW(rope_table_of_rows<double>(dev, 50, {}, {Tensor1<const std::int32_t>(positions.data(), positions.size()), wrong}, {},
+                                            {cosine.tensor(), sine.tensor()}),
+                 std::exception);
 }
 
 // YaRN without truncation: the ramp starts and ends at fractional pair indices.

@@ -74,7 +74,7 @@ std::vector<double> stream_of(Engine& engine, const MicroBatch& batch) {
   stage.chunk(0).begin(engine.device(), slot, {batch.batch, batch.seq_length, 0, {}}, batch);
   Pass pass = stage.pass(engine.device(), slot);
   stage.chunk(0).run_through(pass, slot);
-  const auto x = slot.stream.x.as<const double>();
+  const auto x = slot.stream.x().as<const double>();
   std::vector<double> stream(x.data(), x.data() + x.size());
   slot.clear();
   return stream;

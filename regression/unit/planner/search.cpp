@@ -171,7 +171,8 @@ TEST(search, bounds_count_every_tensor_of_a_pipeline_message) {
       const auto send = std::find_if(tasks.begin(), tasks.end(), [](const Task& t) { return t.op == Op::send; });
       ASSERT_NE(send, tasks.end()) << d.text;
       const CountedTasks counted(*stage, d.cluster);
-      const Traffic sent = counted.counts.at(TaskKey(*send, stage->program.shape.micros)).message, bound = message_of(run, c);
+      const Traffic sent = counted.counts.at(TaskKey(*send, stage->program.shape.micros)).message,
+                    bound = message_of(run, c, layout.stages.front().last);
       const TextLengths lengths = run.lengths();
       const auto even = [&](Index tokens) { return tokens % (2 * c.context) == 0 && c.micro_batch_size * tokens / c.context % c.tensor == 0; };
       const bool unpadded = even(lengths.text) && even(lengths.source);

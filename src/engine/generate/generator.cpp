@@ -97,11 +97,12 @@ std::vector<double> Generator::advance(const SequenceLayout& sequences, std::spa
   Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
   const Bundle input = stage_->begin(*device_, sequences, tokens, source);
-  if (rank > 0) input.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
+  if (rank > 0)
+    input.each([&](const BundleTensor&, const AnyTensor2& x) { pipeline.start_receive(*device_, x.flat(), rank - 1).device_wait(*device_); });
   const bool again = repeats_ && sequences.seq_length == 1 && sequences.first_sequence == 0;
   const Made made = again ? replay_decode(sequences.batch) : compute();
   if (rank == pipeline.size() - 1) return gather_logits(made.logits);
-  made.output.each([&](Bundle::Part, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
+  made.output.each([&](const BundleTensor&, const AnyTensor2& x) { pipeline.start_send(*device_, x.flat(), rank + 1).device_wait(*device_); });
   return {};
 }
 

@@ -17,26 +17,24 @@ void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
   backend::upload(dev.queue, from.data(), to.data(), Index(from.size_bytes()));
 }
 
-// Selects the values of this context-parallel rank from one value per token of full sequences.
+// Selects the values of this context-parallel rank from `width` values per token of full sequences.
 template <class V>
-std::vector<V> local_rows(const SequenceLayout& s, std::span<const V> full, V padding) {
+std::vector<V> local_rows(const SequenceLayout& s, std::span<const V> full, V padding, Index width = 1) {
   if (!s.shared() || full.empty()) return {full.begin(), full.end()};
-  ensure(Index(full.size()) == s.batch * s.full_tokens, "{} tokens in {} sequences of {}", full.size(), s.batch, s.full_tokens);
+  ensure(Index(full.size()) == s.batch * s.full_tokens * width, "{} values in {} sequences of {}", full.size(), s.batch, s.full_tokens);
   std::vector<V> mine;
   for (Index b = 0; b < s.batch; ++b)
-    for (Index t = 0; t < s.seq_length; ++t) mine.push_back(s.place(t) < s.full_tokens ? full[b * s.full_tokens + s.place(t)] : padding);
+    for (Index t = 0; t < s.seq_length; ++t)
+      for (Index i = 0; i < width; ++i) mine.push_back(s.place(t) < s.full_tokens ? full[(b * s.full_tokens + s.place(t)) * width + i] : padding);
   return mine;
 }
-
-// Attention heads on this tensor-parallel rank.
-Index heads_of(Index heads, const Parameters& parameters) { return std::max<Index>(1, heads / parameters.coordinates()[Axis::tensor].ranks); }
 
 }  // namespace
 
 Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute,
              const OffloadConfig& offload)
-    : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), heads_here_(heads_of(config.attention.num_heads, parameters)),
-      stream_parts_(stream_parts), recompute_(recompute), offload_(offload), fields_(config.objective->fields(config, 1)) {
+    : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), tensor_ranks_(parameters.coordinates()[Axis::tensor].ranks),
+      stream_parts_(stream_parts), recompute_(recompute), offload_(offload), fields_(fields_of(config, 1)) {
   const auto key_of = []<class V>(const ValueField<V>& f) { return Key<Tensor1<V>>{f.name.text.c_str()}; };
   for (const NamedField& field : fields_) std::visit([&](const auto& f) { field_keys_.emplace_back(key_of(f)); }, field);
   const bool first = layers.first == 0, last = layers.last == config.layers();
@@ -101,17 +99,17 @@ void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const 
 // Uploads the values of the fields that this chunk reads: those of this rank's rows, and those of all sequences.
 void Chunk::upload_values(Device& dev, Slot& slot, const NamedHostValues& values) const {
   const SequenceLayout& s = slot.text.sequences;
-  const std::vector<NamedField> fields = config_.objective->fields(config_, s.full_length());
+  const std::vector<NamedField> fields = fields_of(config_, s.full_length());
   const auto upload_field = [&]<class V>(const ValueField<V>& field, const Key<Tensor1<V>>& key) {
     const bool reads = field.reader == ValueReader::embedding ? first() : last() && (slot.tape || field.reader == ValueReader::head);
-    if (!reads) return;
+    if (!reads || field.reader == ValueReader::layers) return;
     const auto there = slot.frame.put(key, field.count(s.batch, s.seq_length));
     slot.labels.values[field.name] = there;
     const std::vector<V>* const given = values.find(field.name);
     const Index count = field.count(s.batch, s.full_length());
     ensure(!given || Index(given->size()) == count, "{} values '{}' instead of {}", given ? given->size() : 0, field.name.text, count);
     if (!given) upload<V>(dev, std::vector<V>(there.extent(0), field.padding), there);
-    else upload<V>(dev, field.per_sequence > 0 ? *given : local_rows<V>(s, *given, field.padding), there);
+    else upload<V>(dev, field.per_sequence > 0 ? *given : local_rows<V>(s, *given, field.padding, field.per_row), there);
   };
   for (std::size_t i = 0; i < fields.size(); ++i)
     std::visit([&]<class V>(const ValueField<V>& field) { upload_field(field, std::get<Key<Tensor1<V>>>(field_keys_[i])); }, fields[i]);
@@ -130,16 +128,34 @@ std::vector<std::int32_t> Chunk::lengths_of_rows(const SequenceLayout& s, const 
   return local_rows<std::int32_t>(s, full, 1);
 }
 
-// Uploads the lengths by which dynamic RoPE scales the rows.
-void Chunk::upload_lengths(Device& dev, Slot& slot, const Arriving& arriving) const {
+// Components of the position of each row; without given ones, the position itself.
+std::vector<std::int32_t> Chunk::components_of_rows(const SequenceLayout& s, const Arriving& arriving) const {
+  const Index count = config_.attention.rotary_sections.count;
+  ensure(arriving.components.empty() || Index(arriving.components.size()) == s.batch * s.full_length() * count,
+         "{} components of positions in {} sequences of {}", arriving.components.size(), s.batch, s.full_length());
+  std::vector<std::int32_t> components = local_rows<std::int32_t>(s, arriving.components, 0, count);
+  for (const std::int32_t position : std::span(arriving.text.positions).first(arriving.components.empty() ? arriving.text.positions.size() : 0))
+    components.insert(components.end(), std::size_t(count), position);
+  return components;
+}
+
+// Uploads what RoPE reads besides the position of each row: the length by which dynamic RoPE scales it, or the components
+// of the position; and the number of the row in the table that is made from them.
+void Chunk::upload_rotation(Device& dev, Slot& slot, const Arriving& arriving) const {
   SequenceLayout& s = arriving.text.sequences;
-  const auto lengths = slot.frame.put(arriving.keys.lengths, s.rows()), values = slot.frame.put(arriving.keys.row_indices, s.rows());
-  s.lengths = lengths, s.row_indices = values;
+  const Index count = config_.attention.rotary_sections.count;
+  const bool scales = config_.has_dynamic_rope();
+  if (!scales && count == 1) return;
+  const auto lengths = scales ? slot.frame.put(arriving.keys.lengths, s.rows()) : Tensor1<std::int32_t>();
+  const auto values = slot.frame.put(arriving.keys.row_indices, s.rows());
+  const auto components = count > 1 ? slot.frame.put(arriving.keys.components, s.rows() * count) : Tensor1<std::int32_t>();
+  s.lengths = lengths, s.row_indices = values, s.components = components;
   if (dev.dry_run()) return;
   std::vector<std::int32_t> rows(std::size_t(s.rows()));
   std::iota(rows.begin(), rows.end(), 0);
-  upload<std::int32_t>(dev, lengths_of_rows(s, arriving), lengths);
+  if (scales) upload<std::int32_t>(dev, lengths_of_rows(s, arriving), lengths);
   upload<std::int32_t>(dev, rows, values);
+  if (count > 1) upload<std::int32_t>(dev, components_of_rows(s, arriving), components);
 }
 
 // Uploads the position of each row in its sequence or document; for bidirectional attention also the number of tokens
@@ -153,7 +169,7 @@ void Chunk::place(Device& dev, Slot& slot, const Arriving& arriving) const {
   upload<std::int32_t>(dev, text.positions, positions);
   s.positions = positions;
   s.documents = packed.empty() ? Documents() : Documents{positions, text.positions};
-  if (config_.has_dynamic_rope()) upload_lengths(dev, slot, arriving);
+  upload_rotation(dev, slot, arriving);
   if (!arriving.both_ways) return;
   const auto ahead = slot.frame.put(arriving.keys.ahead, s.rows());
   if (packed.empty()) return;
@@ -211,7 +227,10 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   ensure(slot.frame.empty(), "the slot still holds a micro-batch");
   slot.text = {sequences}, slot.source = {source};
   const bool both_ways = !config_.attention.causal;
-  const Arriving text{slot.text, text_keys, both_ways, documents_of(sequences, batch.positions, both_ways), batch.lengths};
+  const std::vector<Token>* const components = batch.values.find(rotary_components);
+  const Arriving text{slot.text,     text_keys,
+                      both_ways,     documents_of(sequences, batch.positions, both_ways),
+                      batch.lengths, components ? std::span<const Token>(*components) : std::span<const Token>()};
   upload_inputs(dev, slot, text, local_rows<Token>(sequences, batch.tokens, 0));
   label(dev, slot, last() ? local_rows<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
   upload_values(dev, slot, batch.values);
@@ -243,42 +262,57 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const GivenText& text, const GivenT
 }
 
 Bundle Chunk::put_input(Slot& slot) const {
-  slot.stream = first() ? Bundle() : put(slot, input_keys);
+  slot.stream = first() ? Bundle() : put(slot, &BundleTensor::value, 0);
   return slot.stream;
 }
 
-Bundle Chunk::put(Slot& slot, const BundleKeys& keys) const {
+std::vector<BundleShape> Chunk::shapes(const Slot& slot, Index layer) const {
+  const auto rows = [&](const Text& text) { return StreamRows{text.sequences.rows(), stream_parts_}.rows_per_part(); };
+  return bundle_shapes(config_, dtype_, {rows(slot.text), rows(slot.source), tensor_ranks_}, first_layer_ + layer);
+}
+
+Bundle Chunk::put(Slot& slot, Key<AnyTensor2> BundleTensor::*key, Index layer) const {
   Bundle bundle;
-  bundle.x = put_stream(slot, slot.text.sequences, keys.x);
-  if (slot.source.sequences.rows() > 0) bundle.source = put_stream(slot, slot.source.sequences, keys.source);
-  if (has_relative_bias(config_))
-    bundle.bias = slot.frame.put(keys.bias, accumulator_of(dtype_), config_.attention.relative_bias.buckets, heads_here_);
+  for (const BundleShape& s : shapes(slot, layer)) bundle[*s.kind] = slot.frame.put(s.kind->*key, s.dtype, s.rows, s.columns);
   return bundle;
 }
 
-AnyTensor2 Chunk::put_stream(Slot& slot, const SequenceLayout& sequences, const Key<AnyTensor2>& key) const {
-  return slot.frame.put(key, dtype_, StreamRows{sequences.rows(), stream_parts_}.rows_per_part(), config_.hidden_size);
+Bundle Chunk::received(const Slot& slot, Index layer, const Bundle& from) const {
+  Bundle bundle;
+  for (const BundleShape& s : shapes(slot, layer)) bundle[*s.kind] = from.find(*s.kind);
+  return bundle;
+}
+
+std::vector<BundleShape> Chunk::missing(const Slot& slot, Index layer, const Bundle& from) const {
+  std::vector<BundleShape> shapes = this->shapes(slot, layer);
+  std::erase_if(shapes, [&](const BundleShape& s) { return from.find(*s.kind).rows > 0; });
+  return shapes;
 }
 
 void Chunk::embed(Pass& a, Slot& slot) {
   Frame& frame = frame_of(slot, -1);
-  slot.stream.x = embedding_->forward(a, frame, slot.text.tokens, slot.labels.values);
-  if (a.source) slot.stream.source = embedding_->forward(*a.source, frame_of_source(frame), slot.source.tokens);
-  if (const RelativeBias* bias = embedding_->relative_bias()) slot.stream.bias = bias->forward(a, frame);
+  slot.stream.x() = embedding_->forward(a, frame, slot.text.tokens, slot.labels.values);
+  if (a.source) slot.stream[encoder_stream] = embedding_->forward(*a.source, frame_of_source(frame), slot.source.tokens);
+  if (const RelativeBias* bias = embedding_->relative_bias()) slot.stream[position_bias] = bias->forward(a, frame);
 }
 
 Pass Chunk::pass_of(const Pass& a, Index layer, const Bundle& stream, const Bundle& gradient) const {
   ensure(a.source || !in_encoder(layer), "layer {} reads a source, and there is none", first_layer_ + layer);
   Pass pass = in_encoder(layer) ? *a.source : a;
-  pass.bias = {stream.bias, gradient.bias};
-  if (!in_encoder(layer)) pass.encoded = {stream.source, gradient.source};
+  pass.bias = {stream.find(position_bias), gradient.find(position_bias)};
+  if (!in_encoder(layer)) pass.encoded = {stream.find(encoder_stream), gradient.find(encoder_stream)};
   return pass;
 }
 
-Bundle Chunk::part_for(Index layer, const Bundle& all) const { return in_encoder(layer) ? Bundle{all.source, {}, all.bias} : all; }
+Bundle Chunk::part_for(Index layer, const Bundle& all) const {
+  if (!in_encoder(layer)) return all;
+  Bundle part(all.find(encoder_stream));
+  part[position_bias] = all.find(position_bias);
+  return part;
+}
 
 void Chunk::take_back(Index layer, const Bundle& part, Bundle& all) const {
-  if (in_encoder(layer)) all.source = part.x;
+  if (in_encoder(layer)) all[encoder_stream] = part.x();
   else all = part;
 }
 
@@ -287,33 +321,35 @@ void Chunk::run_and_keep(Pass& a, Slot& slot, Index part) {
   const Index layer = part - Index(first());
   if (layer < 0) {
     embed(a, slot);
-    return a.show(Observed::activation, stream_name(layer), slot.stream.x);
+    return a.show(Observed::activation, stream_name(layer), slot.stream.x());
   }
   slot.inputs.push_back(slot.stream);
   Pass pass = pass_of(a, layer, slot.stream, {});
   Bundle mine = part_for(layer, slot.stream);
   layers_[layer]->forward(pass, frame_of(slot, layer), mine);
-  if (const Recompute policy = recompute_of(layer)) frame_of(slot, layer).drop(*policy, mine.x.data);
-  if (slot.offload) offload_layer(a, slot, layer, mine.x.data);
-  pass.show(Observed::activation, stream_name(layer), mine.x);
+  if (const Recompute policy = recompute_of(layer)) frame_of(slot, layer).drop(*policy, mine.x().data);
+  if (slot.offload) offload_layer(a, slot, layer, mine.x().data);
+  pass.show(Observed::activation, stream_name(layer), mine.x());
   take_back(layer, mine, slot.stream);
+  slot.stream = received(slot, layer + 1, slot.stream);
 }
 
 // Forward only: the memory of a layer is reused for the next one. The output is copied to the input's place, so that
-// the stream does not move.
+// the stream does not move. A tensor that this layer adds gets a place before the layer runs.
 void Chunk::run(Pass& a, Slot& slot, Index part) {
   const Index layer = part - Index(first());
   if (layer < 0) return embed(a, slot);
   if (in_encoder(layer) && !a.source) return;
   Pass pass = pass_of(a, layer, slot.stream, {});
-  const Bundle in = part_for(layer, slot.stream);
-  Bundle out = in;
+  Bundle out = part_for(layer, slot.stream), place = out;
+  for (const BundleShape& s : missing(slot, layer + 1, slot.stream)) place[*s.kind] = slot.frame.put(s.kind->value, s.dtype, s.rows, s.columns);
   layers_[layer]->forward(pass, frame_of(slot, layer), out);
-  const auto stay = [&](const AnyTensor2& from, const AnyTensor2& to) {
-    if (from.data != to.data) convert(a.dev, from, to);
-  };
-  stay(out.x, in.x), stay(out.source, in.source), stay(out.bias, in.bias);
+  place.each([&](const BundleTensor& kind, const AnyTensor2& to) {
+    if (const AnyTensor2 from = out.find(kind); from.data != to.data) convert(a.dev, from, to);
+  });
   frame_of(slot, layer).clear();
+  take_back(layer, place, slot.stream);
+  slot.stream = received(slot, layer + 1, slot.stream);
 }
 
 void Chunk::run_through(Pass& a, Slot& slot) {
@@ -327,15 +363,16 @@ void Chunk::forward(Pass& a, Slot& slot, const Span& parts, Tensor1<const double
 }
 
 void Chunk::score(Pass& a, Slot& slot, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* scores) {
-  const AnyTensor2 x = slot.stream.x;
+  const AnyTensor2 x = slot.stream.x();
   if (scales.extent(0) == 0) {
     head_->loss(a, head_frame(slot), x, slot.labels, loss, scores);
   } else {
     head_->loss_and_gradient(a, head_frame(slot), x, slot.labels, scales, loss);
-    slot.gradient = put(slot, gradient_keys);
-    head_->backward(a, head_frame(slot), slot.gradient.x);
-    for (const AnyTensor2& of_nothing_yet : {slot.gradient.source, slot.gradient.bias})
-      if (of_nothing_yet.rows > 0) fill(a.dev, of_nothing_yet.flat(), 0);
+    slot.gradient = put(slot, &BundleTensor::gradient, Index(layers_.size()));
+    head_->backward(a, head_frame(slot), slot.gradient.x());
+    slot.gradient.each([&](const BundleTensor& kind, const AnyTensor2& gradient) {
+      if (&kind != &residual_stream) fill(a.dev, gradient.flat(), 0);
+    });
     head_frame(slot).release(Phase::weight_gradients);
   }
 }
@@ -343,9 +380,9 @@ void Chunk::score(Pass& a, Slot& slot, Tensor1<const double> scales, Tensor1<dou
 // If the last layer of this chunk is in the encoder, the chunk's output is the source.
 Bundle Chunk::begin_backward(Slot& slot) const {
   if (last()) return slot.gradient;
-  slot.frame.release(slot.stream.x.data);
-  if (!layers_.empty() && in_encoder(Index(layers_.size()) - 1)) slot.frame.release(slot.stream.source.data);
-  slot.gradient = put(slot, gradient_keys);
+  slot.frame.release(slot.stream.x().data);
+  if (!layers_.empty() && in_encoder(Index(layers_.size()) - 1)) slot.frame.release(slot.stream.find(encoder_stream).data);
+  slot.gradient = put(slot, &BundleTensor::gradient, Index(layers_.size()));
   return slot.gradient;
 }
 
@@ -374,14 +411,14 @@ void Chunk::backward_weights(Pass& a, Slot& slot, const Span& parts) {
 
 bool Chunk::offloads(Index layer) const {
   const Index kept = last() ? 2 : 0, layers = Index(layers_.size());
-  return offload_.on && layer >= 0 && layer < layers - kept && part_of(layer) >= lowest_ && config_.pattern[first_layer_ + layer] != encoder_end;
+  return offload_.on && layer >= 0 && layer < layers - kept && part_of(layer) >= lowest_ && !read_later(layer);
 }
 
 // Offloads the input and the saved activations of a layer, but not its output, which is the input of the next layer.
 void Chunk::offload_layer(Pass& a, Slot& slot, Index layer, const void* output) {
   if (offloads(layer)) {
     OffloadBatch offload_batch;
-    offload_batch.load(slot.frame, part_for(layer, slot.inputs[layer]).x.data);
+    offload_batch.load(slot.frame, part_for(layer, slot.inputs[layer]).x().data);
     offload_batch.load(frame_of(slot, layer), offload_.alpha, output);
     slot.offload->out(a.dev, layer, std::move(offload_batch));
   }
@@ -397,7 +434,7 @@ bool Chunk::prefetch_layer(Pass& a, Slot& slot, Index layer) {
   const OffloadBatch offload_batch = slot.offload->arrive(layer);
   Frame& frame = frame_of(slot, layer);
   offload_batch.restore(frame);
-  AnyTensor2& input = in_encoder(layer) ? slot.inputs[layer].source : slot.inputs[layer].x;
+  AnyTensor2& input = in_encoder(layer) ? slot.inputs[layer][encoder_stream] : slot.inputs[layer].x();
   input.data = offload_batch.moved(input.data);
   return offload_batch.needs_forward();
 }
@@ -411,25 +448,31 @@ void Chunk::recompute_forward(const Pass& a, Slot& slot, Index layer) {
   layers_[layer]->forward(again, frame_of(slot, layer), stream);
 }
 
-// The backward of the head has already run with its forward.
+// The backward of the head has already run with its forward. The gradient of a tensor that no layer after this one reads
+// begins as zero.
 void Chunk::backward_part(Pass& a, Slot& slot, Index part, MatrixGradients when) {
   const Index layer = part - Index(first());
   if (layer == Index(layers_.size())) return;
   if (layer < 0) return backward_embedding(a, slot);
+  for (const BundleShape& s : missing(slot, layer, slot.gradient)) {
+    slot.gradient[*s.kind] = slot.frame.put(s.kind->gradient, s.dtype, s.rows, s.columns);
+    fill(a.dev, slot.gradient.find(*s.kind).flat(), 0);
+  }
   const bool in_part = slot.offload && prefetch_layer(a, slot, layer);
   Pass pass = pass_of(a, layer, slot.inputs[layer], slot.gradient);
   Bundle gradient = part_for(layer, slot.gradient);
-  pass.show(Observed::gradient, stream_name(layer), gradient.x);
+  pass.show(Observed::gradient, stream_name(layer), gradient.x());
   if (in_part || recompute_of(layer)) recompute_forward(a, slot, layer);
   layers_[layer]->backward(pass, frame_of(slot, layer), gradient, when);
+  slot.gradient = received(slot, layer, slot.gradient);
 }
 
 void Chunk::backward_embedding(Pass& a, Slot& slot) {
   Frame& frame = frame_of(slot, -1);
-  a.show(Observed::gradient, stream_name(-1), slot.gradient.x);
-  embedding_->backward(a, frame, slot.gradient.x);
-  if (a.source) embedding_->backward(*a.source, frame_of_source(frame), slot.gradient.source);
-  if (const RelativeBias* bias = embedding_->relative_bias()) bias->backward(a, slot.gradient.bias);
+  a.show(Observed::gradient, stream_name(-1), slot.gradient.x());
+  embedding_->backward(a, frame, slot.gradient.x());
+  if (a.source) embedding_->backward(*a.source, frame_of_source(frame), slot.gradient.find(encoder_stream));
+  if (const RelativeBias* bias = embedding_->relative_bias()) bias->backward(a, slot.gradient.find(position_bias));
 }
 
 }  // namespace gyr

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "modules/layers/embedding.hpp"
+#include "modules/model/bundle_shapes.hpp"
 #include "modules/model/layer.hpp"
 #include "modules/objectives/objective.hpp"
 #include "src/engine/config/offload_config.hpp"
@@ -139,7 +140,7 @@ class Chunk {
   // Frame keys for the tokens of the decoder text, and of the encoder source.
   struct TextKeys {
     Key<Tensor1<Token>> tokens;
-    Key<Tensor1<std::int32_t>> positions, full_positions, ahead, full_ahead, lengths, row_indices;
+    Key<Tensor1<std::int32_t>> positions, full_positions, ahead, full_ahead, lengths, row_indices, components;
   };
   static constexpr TextKeys text_keys{{"token ids"},
                                       {"positions"},
@@ -147,16 +148,12 @@ class Chunk {
                                       {"tokens after rows"},
                                       {"tokens after rows of full sequences"},
                                       {"lengths of sequences by row"},
-                                      {"row numbers"}},
-      source_keys{{"token ids of the source"},         {"positions of the source"},           {"positions in full sources"},
-                  {"tokens after rows of the source"}, {"tokens after rows of full sources"}, {"lengths of sources by row"},
-                  {"row numbers of the source"}};
-  // Frame keys for the input of the chunk, and for the gradient of its output.
-  struct BundleKeys {
-    Key<AnyTensor2> x, source, bias;
-  };
-  static constexpr BundleKeys input_keys{{"input"}, {"source"}, {"relative position bias"}},
-      gradient_keys{{"gradient"}, {"gradient of the source"}, {"gradient of the relative position bias"}};
+                                      {"row numbers"},
+                                      {"components of positions"}},
+      source_keys{{"token ids of the source"},           {"positions of the source"},
+                  {"positions in full sources"},         {"tokens after rows of the source"},
+                  {"tokens after rows of full sources"}, {"lengths of sources by row"},
+                  {"row numbers of the source"},         {"components of positions of the source"}};
   // Index of a layer of this chunk among its parts (embedding, layers, head); layer -1 is the embedding.
   int part_of(Index layer) const { return int(layer) + int(first()); }
   Frame& frame_of(Slot& slot, Index layer) const { return slot.frame.nested(part_of(layer), "part"); }
@@ -165,8 +162,12 @@ class Chunk {
   void run(Pass&, Slot&, Index part);
   void score(Pass&, Slot&, Tensor1<const double> scales, Tensor1<double> loss, ObjectiveScores* scores);
   Bundle put_input(Slot&) const;
-  Bundle put(Slot&, const BundleKeys&) const;
-  AnyTensor2 put_stream(Slot&, const SequenceLayout&, const Key<AnyTensor2>&) const;
+  // Tensors that a layer of this chunk, or the part after the last layer, receives: their shapes; new ones, under keys of
+  // values or of gradients; and those of a bundle that has more. missing: those that `from` lacks.
+  std::vector<BundleShape> shapes(const Slot&, Index layer) const;
+  Bundle put(Slot&, Key<AnyTensor2> BundleTensor::*key, Index layer) const;
+  Bundle received(const Slot&, Index layer, const Bundle& from) const;
+  std::vector<BundleShape> missing(const Slot&, Index layer, const Bundle& from) const;
   // A text that is copied into a slot. `both_ways`: attention over it is bidirectional.
   struct Arriving {
     Text& text;
@@ -174,12 +175,14 @@ class Chunk {
     bool both_ways;
     std::vector<std::int32_t> documents = {};  // position in its document of each token of the full sequences; empty: one document each
     std::span<const Index> lengths = {};       // tokens of each sequence without padding; empty: no padding
+    std::span<const Token> components = {};    // components of the position of each token of the full sequences; empty: the positions
   };
   static std::vector<std::int32_t> documents_of(const SequenceLayout&, std::span<const std::int32_t> packed, bool both_ways);
   static std::vector<std::int32_t> documents_of_source(const SequenceLayout&, std::span<const Index> lengths);
   static std::vector<std::int32_t> lengths_of_rows(const SequenceLayout&, const Arriving&);
   void place(Device&, Slot&, const Arriving&) const;
-  void upload_lengths(Device&, Slot&, const Arriving&) const;
+  std::vector<std::int32_t> components_of_rows(const SequenceLayout&, const Arriving&) const;
+  void upload_rotation(Device&, Slot&, const Arriving&) const;
   static void upload_full_positions(Device&, Slot&, const Arriving&);
   void upload_inputs(Device&, Slot&, const Arriving&, std::span<const Token> tokens) const;
   void upload_source_ranges(Device&, Slot&, std::span<const Index> source_lengths) const;
@@ -187,6 +190,7 @@ class Chunk {
   void upload_values(Device&, Slot&, const NamedHostValues&) const;
   // The layer that a part is; null for the embedding and the head.
   Layer* layer_of(Index part) const;
+  bool read_later(Index layer) const { return layer_type(config_.pattern[first_layer_ + layer]).traits.read_later; }
   bool in_encoder(Index layer) const { return first_layer_ + layer < layers_of_encoder(config_); }
   Frame& frame_of_source(Frame& frame) const { return frame.nested(0, "source"); }
   // pass_of: the pass for a layer. part_for: the tensors that the layer reads; for an encoder layer the source is the
@@ -196,13 +200,10 @@ class Chunk {
   void take_back(Index layer, const Bundle& part, Bundle&) const;
   void backward_part(Pass&, Slot&, Index part, MatrixGradients);
   void backward_embedding(Pass&, Slot&);
-  Recompute recompute_of(Index layer) const {
-    const char symbol = config_.pattern[first_layer_ + layer];
-    return symbol == encoder_end ? Recompute() : recompute_.of(symbol);  // all later layers read the encoder's output, so it is never recomputed
-  }
+  Recompute recompute_of(Index layer) const { return read_later(layer) ? Recompute() : recompute_.of(config_.pattern[first_layer_ + layer]); }
   void recompute_forward(const Pass&, Slot&, Index layer);
   // True if the layer's activations are offloaded. Not offloaded: the last two layers of the model, which the backward
-  // needs first, layers without a backward, and the end of the encoder.
+  // needs first, layers without a backward, and those that later layers read from.
   bool offloads(Index layer) const;
   void offload_layer(Pass&, Slot&, Index layer, const void* output);
   bool prefetch_layer(Pass&, Slot&, Index layer);
@@ -210,7 +211,7 @@ class Chunk {
   ModelConfig config_;
   DType dtype_;
   Index first_layer_;
-  Index heads_here_;  // number of attention heads on this rank
+  Index tensor_ranks_;
   int stream_parts_;
   RecomputeConfig recompute_;
   OffloadConfig offload_;

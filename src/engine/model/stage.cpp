@@ -191,7 +191,7 @@ Bundle Stage::forward(Device& dev, StateStore& state) {
 AnyTensor2 Stage::logits(Device& dev, Rows which) {
   Slot& slot = this->slot(0, 0);
   Pass a = pass(dev, slot);
-  const AnyTensor2 all = slot.stream.x;
+  const AnyTensor2 all = slot.stream.x();
   AnyTensor2 x = all;
   if (const Index seq_length = slot.text.sequences.seq_length; which == Rows::last && seq_length > 1) {
     x = slot.frame.put(Keys::last_rows, all.dtype, slot.text.sequences.batch, all.columns);

@@ -13,8 +13,8 @@ namespace {
 // reports.
 template <class Transfer>
 void for_each(Device& device, const Task& task, const Bundle& bundle, const Transfer& transfer) {
-  bundle.each([&](Bundle::Part part, const AnyTensor2& x) {
-    const Device::Purpose purpose(device, Bundle::purpose(part, task.payload == Payload::gradients));
+  bundle.each([&](const BundleTensor& kind, const AnyTensor2& x) {
+    const Device::Purpose purpose(device, task.payload == Payload::gradients ? kind.gradient_purpose : kind.purpose);
     transfer(x);
   });
 }

@@ -91,7 +91,7 @@ double MemoryBound::bytes_of_offloading(const LayoutChoice& c, const PartsOfRank
     const std::size_t stage = std::size_t(chunk * c.pipeline + rank);
     const StageContent& content = stages.contents[stage];
     const Span& span = stages.spans[stage];
-    double kept = content.last ? 0 : double(message_of(run_, c).bytes);
+    double kept = content.last ? 0 : double(message_of(run_, c, span.last).bytes);
     for (std::size_t type = 0; type < types; ++type) kept += double(content.staying[type]) * double(parts.staying[type].kept);
     sum += kept * in_flight(c, rank, chunk);
     if (content.last) more = std::max(more, double(parts.parts[types + 1].most));

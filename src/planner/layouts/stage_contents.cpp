@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "modules/cost/flops.hpp"
-#include "modules/layers/relative_bias.hpp"
+#include "modules/model/bundle_shapes.hpp"
 #include "src/base/precision.hpp"
 #include "src/config/layout_rules.hpp"
 
@@ -72,27 +72,20 @@ std::vector<std::vector<int>> StageContents::islands_of(const LayoutChoice& c, c
 // The same rule as in Chunk: the last two layers of the model are not offloaded.
 bool StageContents::offloads(const Span& stage, Index layer) const {
   const Index last = stage.last == run_.model.layers() ? stage.last - 2 : stage.last;
-  return run_.offload.on && layer >= stage.first && layer < last && run_.model.pattern[std::size_t(layer)] != encoder_end;
+  return run_.offload.on && layer >= stage.first && layer < last && !layer_type(run_.model.pattern[std::size_t(layer)]).traits.read_later;
 }
 
 int first_of(const Layout& layout, int stage) {
   return layout.position_at([&](Axis axis) { return axis == Axis::pipeline ? stage : 0; });
 }
 
-// The same tensors as in Chunk::put, without the padding of tokens.
-Traffic message_of(const RunConfig& run, const LayoutChoice& c) {
+Traffic message_of(const RunConfig& run, const LayoutChoice& c, Index layers) {
   const TextLengths lengths = run.lengths();
-  const DType precision = precision_of(run.train.precision);
+  const auto rows = [&](Index tokens) { return std::max<Index>(tokens > 0, c.micro_batch_size * tokens / c.context / (c.sequence ? c.tensor : 1)); };
   Traffic message;
-  const auto add = [&](Index bytes) { message.calls += 1, message.bytes += bytes; };
-  const auto stream = [&](Index tokens) {
-    return c.micro_batch_size * tokens / c.context / (c.sequence ? c.tensor : 1) * run.model.hidden_size * size_of(precision);
-  };
-  add(stream(lengths.text));
-  if (lengths.source > 0) add(stream(lengths.source));
-  if (has_relative_bias(run.model))
-    add(run.model.attention.relative_bias.buckets * std::max<Index>(1, run.model.attention.num_heads / c.tensor) *
-        size_of(accumulator_of(precision)));
+  for (const BundleShape& s :
+       bundle_shapes(run.model, precision_of(run.train.precision), {rows(lengths.text), rows(lengths.source), c.tensor}, layers))
+    message.calls += 1, message.bytes += s.bytes();
   return message;
 }
 

@@ -52,8 +52,8 @@ class StageContents {
 // First position of a stage.
 int first_of(const Layout&, int stage);
 
-// Sends of a micro-batch to the next stage: the residual stream and, if there is an encoder or a relative position bias,
-// the encoder stream and the bias table. Without padding, so at most what a run sends.
-Traffic message_of(const RunConfig&, const LayoutChoice&);
+// Sends of a micro-batch from the stage that ends after the first `layers` layers to the next one: every tensor that
+// travels there (bundle_shapes.hpp). Without padding, so at most what a run sends.
+Traffic message_of(const RunConfig&, const LayoutChoice&, Index layers);
 
 }  // namespace gyr

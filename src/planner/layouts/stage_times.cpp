@@ -114,7 +114,8 @@ std::vector<StageTimes> StageBound::of(const LayoutChoice& c, const PartRun& run
       }
   }
   for (std::size_t stage = 0; stage < contents.size() && c.pipeline > 1; ++stage)
-    times[stage].message = gyr::seconds_of(Operation::send, message_of(run_, c), places.neighbours[stage % std::size_t(c.pipeline)], cluster_);
+    times[stage].message = gyr::seconds_of(Operation::send, message_of(run_, c, contents_.of(c).spans[stage].last),
+                                           places.neighbours[stage % std::size_t(c.pipeline)], cluster_);
   return times;
 }
 
