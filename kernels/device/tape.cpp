@@ -35,6 +35,22 @@ void Script::join(const Script& other) {
   }
 }
 
+template <class S>
+Index Tape::choose(Index count, const std::vector<std::shared_ptr<S>>& rooms, std::shared_ptr<S>& chosen) {
+  const auto room = std::find_if(rooms.begin(), rooms.end(), [&](const auto& r) { return r->capacity < 0 || r->capacity >= count; });
+  require(room != rooms.end(), Exit::data,
+          "a micro-batch has {} {}, but memory is planned for at most {}; use "
+          "fewer or smaller ones in a micro-batch",
+          count, rooms.back()->input, rooms.back()->capacity);
+  chosen = *room;
+  return chosen->capacity < 0 ? count : chosen->capacity;
+}
+
+Index Tape::enter(Index count) {
+  ensure(next_ == 0 && pieces_.empty(), "a micro-batch begins in a slot that still holds another one");
+  return replays() ? choose(count, scripts_, script_) : choose(count, rehearsals_, rehearsal_);
+}
+
 void* Tape::take(const char* name, Index bytes) {
   char* data;
   if (replays()) {
@@ -123,7 +139,7 @@ void Tape::rewind() {
   } else {
     ensure(pieces_.empty(), "{} is not freed at the end of a micro-batch",
            pieces_.empty() ? "nothing" : written_.requests[pieces_.front().request].name);
-    if (rehearsal_->requests.empty()) *rehearsal_ = std::move(written_);
+    if (rehearsal_->requests.empty()) rehearsal_->requests = std::move(written_.requests), rehearsal_->blocks = std::move(written_.blocks);
     else rehearsal_->join(written_);
     written_ = {};
     taken_ = 0, peak_ = 0, after_workspace_ = false;

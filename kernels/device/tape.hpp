@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory plan of a micro-batch, from its forward to the end of its backward. A rehearsal records every request for
 // memory and when it is freed. A plan then assigns an address to each request. Later micro-batches must make the same
-// requests in the same order, and get these addresses.
+// requests in the same order, and get these addresses. If the count of an input varies by micro-batch, such as the rows of
+// images, a few capacities (rooms) are rehearsed: each has a script of its own, and a micro-batch uses the smallest that
+// holds its input.
 #pragma once
 
 #include <memory>
@@ -23,6 +25,8 @@ struct Script {
   // Lifetimes of the requests; time counts requests and frees. Consecutive workspaces share a block.
   std::vector<SlotBlock> blocks;
   SlotPlan plan;
+  std::string input = {};  // the input whose count varies, for messages
+  Index capacity = -1;     // largest count of the input; negative: there is no such input
 
   // Merges the script of another micro-batch of the same model chunk; an internal error if its requests differ.
   void join(const Script& other);
@@ -30,12 +34,21 @@ struct Script {
 
 class Tape {
  public:
-  // Rehearsal: writes the script at the end of the first micro-batch, and compares later micro-batches with it.
-  explicit Tape(std::shared_ptr<Script> script) : rehearsal_(std::move(script)) {}
+  // Rehearsal: writes the script at the end of the first micro-batch, and compares later micro-batches with it. Several
+  // scripts have rising capacities.
+  explicit Tape(std::vector<std::shared_ptr<Script>> rooms) : rehearsals_(std::move(rooms)), rehearsal_(rehearsals_.front()) {}
+  explicit Tape(std::shared_ptr<Script> script) : Tape(std::vector{std::move(script)}) {}
   // Replay: places requests as planned, in a slot (memory of one micro-batch in flight) and in memory that all slots
   // share.
-  Tape(std::shared_ptr<const Script> script, char* slot, char* shared) : script_(std::move(script)), slot_(slot), shared_(shared) {}
+  Tape(std::vector<std::shared_ptr<const Script>> rooms, char* slot, char* shared)
+      : scripts_(std::move(rooms)), script_(scripts_.front()), slot_(slot), shared_(shared) {}
+  Tape(std::shared_ptr<const Script> script, char* slot, char* shared) : Tape(std::vector{std::move(script)}, slot, shared) {}
 
+  // Begins a micro-batch whose input has this count: its requests are those of
+  // the smallest room that holds it. Returns the capacity of the room, or
+  // `count` if there is no such input. Exit::data naming the input if no room
+  // holds it.
+  Index enter(Index count);
   void* take(const char* name, Index bytes);
   void give_back(const void* piece);
   // Scratch memory of a kernel, from open to close. Between the two, nothing else is requested or freed.
@@ -67,17 +80,21 @@ class Tape {
     int request;
   };
   bool replays() const { return script_ != nullptr; }
+  template <class S>
+  static Index choose(Index count, const std::vector<std::shared_ptr<S>>& rooms, std::shared_ptr<S>& chosen);
   const Script::Request& expect(const char* name, Index bytes, bool workspace);
   void write(const char* name, Index bytes, bool workspace);
   char* place(const Script::Request&);
   void grow(Index bytes);
 
-  std::shared_ptr<Script> rehearsal_;
+  std::vector<std::shared_ptr<Script>> rehearsals_;
+  std::shared_ptr<Script> rehearsal_;  // of the current micro-batch
   Script written_;
   Index taken_ = 0, live_ = 0, peak_ = 0, last_peak_ = 0;
   bool after_workspace_ = false;
 
-  std::shared_ptr<const Script> script_;
+  std::vector<std::shared_ptr<const Script>> scripts_;
+  std::shared_ptr<const Script> script_;  // of the current micro-batch
   char *slot_ = nullptr, *shared_ = nullptr;
   Index slot_high_ = 0, shared_high_ = 0;
   std::string wrong_;  // first error in a free; reported at the next request, because destructors must not throw

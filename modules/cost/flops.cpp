@@ -4,6 +4,7 @@
 #include <map>
 
 #include "modules/layers/embedding.hpp"
+#include "modules/model/front.hpp"
 #include "modules/model/layer.hpp"
 #include "modules/objectives/objective.hpp"
 
@@ -14,6 +15,7 @@ std::vector<Weight> declared_weights(const ModelConfig& c) {
   Parameters parameters(DType::f32, Coordinates{});
   parameters.adapt(c.lora);
   Embedding embedding(c, parameters);
+  const std::unique_ptr<Front> front = make_front(c, parameters, embedding);
   std::vector<std::unique_ptr<Layer>> layers;
   for (const char symbol : c.pattern) layers.push_back(layer_type(symbol).make(c, fmt::format("model.layers.{}", layers.size()), parameters));
   const auto head = c.objective->head(c, shares_embedding(c) ? &embedding.table() : nullptr, parameters);
@@ -86,6 +88,9 @@ std::vector<double> adapter_flops(const ModelConfig& c, const TextLengths& lengt
   return flops;
 }
 
+// Flops of the encoder's front, per token of the text.
+double flops_of_front(const ModelConfig& c, const TextLengths& lengths) { return front_flops(c) * double(lengths.source) / double(lengths.text); }
+
 double minimal(const LayerFlops& f) { return f.gemms + f.attention + f.recurrence + f.convolution; }
 double executed(const LayerFlops& f) { return f.gemms + f.attention + f.scan + f.convolution; }
 double megatron(const LayerFlops& f, bool half) { return f.gemms + (half ? 2 : 1) * f.attention + f.recurrence * 7 / 5; }
@@ -93,7 +98,7 @@ double megatron(const LayerFlops& f, bool half) { return f.gemms + (half ? 2 : 1
 }  // namespace
 
 TokenFlops forward_flops(const ModelConfig& c, const TextLengths& lengths) {
-  const double head = c.objective->flops(c);
+  const double head = c.objective->flops(c) + flops_of_front(c, lengths);
   const LayerFlops of_head = head_layer_flops(c, lengths);
   TokenFlops sum{head + minimal(of_head), head + executed(of_head), head + megatron(of_head, c.attention.causal)};
   for (Index i = 0; i < c.layers(); ++i) {
@@ -123,7 +128,7 @@ double training_flops(const ModelConfig& c, const TextLengths& lengths, const Tr
     sum += forward + (learning && forward > 0 ? (training_factor - 1) * forward - saved : 0);
   };
   const std::string table = "model.embed_tokens.";
-  add(table, 0);
+  add(table, 0), sum += training_factor * flops_of_front(c, lengths);
   for (Index i = 0; i < c.layers(); ++i) {
     const LayerFlops f = layer_flops(c, i, lengths);
     add(part_of(i), minimal(f) + adapters[i], i < layers_of_encoder(c));
@@ -141,7 +146,7 @@ StageCosts stage_costs(const ModelConfig& c, const TextLengths& lengths) {
     const LayerFlops f = layer_flops(c, i, lengths);
     costs.layers.push_back(executed(f) + adapters[i]);
   }
-  costs.embedding = double(c.hidden_size);  // embedding lookup: one copy of hidden_size elements per token
+  costs.embedding = double(c.hidden_size) + flops_of_front(c, lengths);  // embedding lookup: one copy of hidden_size elements per token
   costs.head = c.objective->flops(c) + executed(head_layer_flops(c, lengths)) + adapters.back();
   return costs;
 }

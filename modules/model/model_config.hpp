@@ -139,6 +139,7 @@ struct ModelConfig {
   double init_std = 0.02;                   // standard deviation of initial weight matrices
   std::int32_t pad_token_id = -1;           // padding token, whose embedding gets no gradient; negative: none
   std::int32_t decoder_start_token_id = 0;  // first token of the decoder input after an encoder
+  std::string encoder_front = "tokens";     // what makes the first rows of an encoder, see front.hpp
   AttentionConfig attention;
   WindowConfig window;
   MambaConfig mamba;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Values that an objective needs for every row or for every sequence, besides tokens and labels: text indices, labels of further losses, reference
-// log-probabilities, token types. The objective declares them as fields, each with a name, a type and the value of padding, and returns those of one
-// sequence with its labels. Micro-batch, context parallelism, pipeline and head carry them without knowing any name:
+// Values that an objective, or the front of an encoder, needs for every row or for every sequence, besides tokens and labels: text indices, labels of
+// further losses, reference log-probabilities, token types, bytes of pixels. It declares them as fields, each with a name, a type and the value of
+// padding; an objective returns those of one sequence with its labels. Micro-batch, context parallelism, pipeline and head carry them without knowing
+// any name:
 //   feed      appends the values of each sequence to those of its micro-batch (append_values)
 //   chunk     takes the rows of this context-parallel rank, and all values per sequence, and uploads them on the stage that reads them
 //   head      finds them by name in device memory (Labels::values)
@@ -17,7 +18,8 @@
 
 namespace gyr {
 
-// Name of a field whose values have type V: Token or double.
+// Name of a field whose values have type V: Token, double, or std::uint8_t for
+// bytes.
 template <class V>
 struct ValueName {
   std::string text;
@@ -46,7 +48,7 @@ class NamedValues {
   bool operator==(const NamedValues&) const = default;
 
  private:
-  std::map<std::string, std::variant<Array<Token>, Array<double>>> values_;
+  std::map<std::string, std::variant<Array<Token>, Array<double>, Array<std::uint8_t>>> values_;
 };
 
 template <class V>
@@ -70,7 +72,7 @@ struct ValueField {
 
   Index count(Index sequences, Index seq_length) const { return sequences * (per_sequence > 0 ? per_sequence : seq_length * per_row); }
 };
-using NamedField = std::variant<ValueField<Token>, ValueField<double>>;
+using NamedField = std::variant<ValueField<Token>, ValueField<double>, ValueField<std::uint8_t>>;
 
 // Appends the values of one sequence, which has at most seq_length rows, to those of the sequences before it.
 inline void append_values(const std::vector<NamedField>& fields, const NamedHostValues& sequence, Index seq_length, NamedHostValues& all) {
@@ -79,7 +81,7 @@ inline void append_values(const std::vector<NamedField>& fields, const NamedHost
     const Index count = field.count(1, seq_length), before = Index(to.size()) / count;
     const std::vector<V> none, *const given = sequence.find(field.name), &values = given ? *given : none;
     ensure(Index(values.size()) <= count, "{} values '{}' of a sequence exceed {}", values.size(), field.name.text, count);
-    for (const V value : values) to.push_back(field.indexed_values == 0 || value < 0 ? value : V(value + V(before * field.indexed_values)));
+    for (const V value : values) to.push_back(field.indexed_values == 0 || double(value) < 0 ? value : V(value + V(before * field.indexed_values)));
     to.resize(std::size_t((before + 1) * count), field.padding);
   };
   for (const NamedField& field : fields) std::visit(append, field);

@@ -36,7 +36,7 @@ NamedGradients gradients_on(Grid& grid, const ModelConfig& m) {
   const auto source = [&](int micro) {
     const Index number = Index(micro) * data + grid.coordinate(Axis::data);
     MicroBatch batch = micro_batch(number, 1, seq_length, m.vocab_size);
-    if (encodes) batch.source = micro_batch(1000 + number, 1, source_length, m.vocab_size).tokens, batch.source_length = source_length;
+    if (encodes) batch.source.tokens = micro_batch(1000 + number, 1, source_length, m.vocab_size).tokens, batch.source.length = source_length;
     return batch;
   };
   rig.engine.gradients(source, micros, 3);

@@ -143,8 +143,7 @@ void expect_planned_messages(const ModelConfig& model, const std::vector<Span>& 
   rig.engine.train(
       [&](int micro) {
         MicroBatch m = micro_batch(Index(micro) * batch, batch, config.seq_length, model.vocab_size);
-        if (config.source_length > 0)
-          m.source = micro_batch(7, batch, config.source_length, model.vocab_size).tokens, m.source_length = config.source_length;
+        if (config.source_length > 0) m.source = {config.source_length, micro_batch(7, batch, config.source_length, model.vocab_size).tokens};
         return m;
       },
       config.micros, 1, 1e-3);

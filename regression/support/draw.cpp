@@ -409,9 +409,10 @@ MicroBatch Draw::batch(Index i) const {
   for (Token& label : m.labels)
     if (some_ignored && dice.chance(0.5)) label = ignored_label;
   if (i == 0) m.labels[0] = m.tokens[0];  // guarantees at least one label per step
-  m.source_length = source_length;
-  if (source_length > 0) m.source = testing::micro_batch(1000 + i * micro_batch_size, micro_batch_size, source_length, model.vocab_size).tokens;
-  for (Index b = 0; b < micro_batch_size && padded; ++b) m.source_lengths.push_back(dice.between(1, source_length));
+  m.source.length = source_length;
+  if (source_length > 0)
+    m.source.tokens = testing::micro_batch(1000 + i * micro_batch_size, micro_batch_size, source_length, model.vocab_size).tokens;
+  for (Index b = 0; b < micro_batch_size && padded; ++b) m.source.lengths.push_back(dice.between(1, source_length));
   for (Token& label : m.labels)
     if (classes > 0 && label != ignored_label) label %= Token(classes);
   const Index most = objective()->most_labels(seq_length);

@@ -129,12 +129,12 @@ void read_batch(const Expected& expected, Golden& g) {
 void read_text_of_source(const Expected& expected, Golden& g) {
   const auto source = expected.tokens("input_ids"), labels = expected.tokens("labels");
   g.batch = {expected.shape("labels")[0], expected.shape("labels")[1], {}, labels};
-  g.batch.source = source, g.batch.source_length = expected.shape("input_ids")[1];
+  g.batch.source.tokens = source, g.batch.source.length = expected.shape("input_ids")[1];
   if (expected.has("attention_mask")) {
     const auto mask = expected.tokens("attention_mask");
     for (Index b = 0; b < g.batch.batch; ++b) {
-      const auto row = mask.begin() + b * g.batch.source_length;
-      g.batch.source_lengths.push_back(std::accumulate(row, row + g.batch.source_length, Index(0)));
+      const auto row = mask.begin() + b * g.batch.source.length;
+      g.batch.source.lengths.push_back(std::accumulate(row, row + g.batch.source.length, Index(0)));
     }
   }
   for (std::size_t r = 0; r < labels.size(); ++r) {
@@ -206,8 +206,8 @@ MicroBatch one_sequence(const MicroBatch& all, Index b) {
   Index depths = 0;
   while (all.values.find(mtp_labels(1 + depths))) ++depths;
   one = with_future_tokens(std::move(one), depths);
-  one.source = part(all.source, all.source_length), one.source_length = all.source_length;
-  if (!all.source_lengths.empty()) one.source_lengths = {all.source_lengths[b]};
+  one.source.tokens = part(all.source.tokens, all.source.length), one.source.length = all.source.length;
+  if (!all.source.lengths.empty()) one.source.lengths = {all.source.lengths[b]};
   if (!all.lengths.empty()) one.lengths = {all.lengths[b]};
   return one;
 }
@@ -228,7 +228,7 @@ bool splits(const ModelConfig& m, int ranks) {
 template <class T>
 GoldenReader<T>::GoldenReader(const Golden& g, const ModelConfig& model, Grid& grid) : g_(g), stage_(model, dtype_of<T>(), grid) {
   stage_.make_slots({{1, Index(1) << 22}}, false);
-  stage_.allocate(weights_, none_, Gradients::none, std::max(g.batch.seq_length, g.batch.source_length));
+  stage_.allocate(weights_, none_, Gradients::none, std::max(g.batch.seq_length, g.batch.source.length));
   load_weights(g.folder, grid, stage_.config(), stage_.parameters().all());
 }
 
@@ -247,7 +247,7 @@ template <class T>
 void GoldenReader<T>::read_at_once() {
   Slot& slot = stage_.slot(0, 0);
   slot.clear();
-  stage_.chunk(0).begin(device_, slot, stage_.sequences(g_.batch), g_.batch, stage_.source_of(g_.batch));
+  stage_.chunk(0).begin(device_, slot, stage_.sequences(g_.batch), g_.batch, stage_.source_of(g_.batch, g_.batch.source.length));
   Pass pass = stage_.pass(device_, slot);
   std::optional<Pass> source = stage_.source_pass(device_, slot);
   if (source) pass.source = &*source;

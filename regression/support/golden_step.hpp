@@ -16,7 +16,7 @@ StepOutcome step_of(const Golden& g, Grid& grid) {
   const int data = grid.layout().size(Axis::data), micros = int(g.batch.batch) / data;
   EngineConfig config;
   config.model = g.model;
-  config.micro_batch_size = 1, config.seq_length = g.batch.seq_length, config.source_length = g.batch.source_length, config.micros = micros;
+  config.micro_batch_size = 1, config.seq_length = g.batch.seq_length, config.source_length = g.batch.source.length, config.micros = micros;
   Rig<T> rig(config, grid);
   load_weights(g.folder, rig.engine);
   const auto source = [&](int micro) { return one_sequence(g.batch, Index(micro) * data + grid.coordinate(Axis::data)); };

@@ -26,12 +26,12 @@ std::vector<std::int32_t> positions_with_padding(const Passage& p, bool causal, 
 
 MicroBatch padded(const Passages& passages, const Batch& batch, const ModelConfig& model) {
   MicroBatch m{Index(batch.members.size()), batch.seq_length, {}, {}, {}};
-  m.source_length = passages.source_length;
+  m.source.length = passages.source_length;
   for (const Index i : batch.members) {
     const Passage p = passages.make(i);
     m.tokens.insert(m.tokens.end(), p.tokens.begin(), p.tokens.end());
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
-    append_source(p.source, m);
+    append_source(p.source, m.source);
     m.lengths.push_back(Index(p.tokens.size()));
     const auto positions = positions_with_padding(p, model.attention.causal || batch.members.size() == 1, batch.seq_length);
     m.positions.insert(m.positions.end(), positions.begin(), positions.end());

@@ -183,8 +183,8 @@ MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model,
     const Labelled labelled = model.objective->label(view_of(s, first + b, model));
     m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
     m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
-    m.source_length = model.objective->lengths(Index(s.tokens.size()) - 1).source;
-    append_source(labelled.source, m);
+    m.source.length = model.objective->lengths(Index(s.tokens.size()) - 1).source;
+    append_source(labelled.source, m.source);
     if (model.objective->reads_pairs()) m.lengths.push_back(labelled.length());
     append_values(model.objective->fields(model, seq_length), labelled.values, seq_length, m.values);
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);

@@ -104,6 +104,41 @@ TEST(tape, recording_refuses_differing_micro_batches) {
   }
 }
 
+// A micro-batch takes the smallest capacity that holds its input; each has its
+// own script.
+TEST(tape, smallest_sufficient_capacity_is_taken) {
+  const auto script = [](Index capacity) { return std::make_shared<Script>(Script{{}, {}, {}, "rows of images", capacity}); };
+  const std::vector<std::shared_ptr<Script>> rooms{script(0), script(64), script(256)};
+  const auto sized = [](Index capacity) { return Micro{.kept = 1000 + 10 * capacity}; };
+  Tape rehearsal(rooms);
+  for (const auto& room : rooms) {
+    EXPECT_EQ(rehearsal.enter(room->capacity), room->capacity);
+    sized(room->capacity)(rehearsal, true);
+  }
+  Index slot = 0, shared = 0;
+  for (const auto& room : rooms) {
+    room->plan = plan_slot(room->blocks, true);
+    slot = std::max(slot, room->plan.slot), shared = std::max(shared, room->plan.shared);
+  }
+  EXPECT_LT(rooms[0]->plan.slot, slot);
+  Arena memory(Memory::activations, slot + shared);
+  Tape tape({rooms.begin(), rooms.end()}, memory.begin(), memory.begin() + slot);
+  for (const auto& [count, capacity] : {std::pair<Index, Index>{200, 256}, {0, 0}, {1, 64}, {64, 64}, {256, 256}, {65, 256}}) {
+    EXPECT_EQ(tape.enter(count), capacity) << count;
+    EXPECT_EQ(error_of([&] { sized(capacity)(tape, false); }), "") << count;
+  }
+  EXPECT_EQ(tape.slot_high(), slot);
+  tape.enter(64);
+  EXPECT_NE(error_of([&] { sized(256)(tape, false); }), "");
+  try {
+    Tape({rooms.begin(), rooms.end()}, memory.begin(), nullptr).enter(257);
+    ADD_FAILURE() << "257 rows were accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code, Exit::data);
+    EXPECT_NE(std::string(error.what()).find("257 rows of images, but memory is planned for at most 256"), std::string::npos) << error.what();
+  }
+}
+
 enum class Do { keep, drop, pass, work };
 struct Event {
   Do what;

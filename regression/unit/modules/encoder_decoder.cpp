@@ -3,7 +3,9 @@
 // T5 is tested in grid/huggingface.cpp.
 #include <random>
 
+#include "modules/cost/flops.hpp"
 #include "modules/objectives/span_corruption.hpp"
+#include "regression/support/byte_front.hpp"
 #include "regression/support/differences.hpp"
 #include "regression/support/encoder_decoder.hpp"
 #include "regression/support/folder.hpp"
@@ -33,8 +35,8 @@ EngineConfig config_of(const ModelConfig& m) {
 
 MicroBatch batch_of(const ModelConfig& m, const std::vector<Index>& lengths = {}) {
   MicroBatch batch = micro_batch(0, sequences, length, m.vocab_size);
-  batch.source = micro_batch(7, sequences, source_length, m.vocab_size).tokens, batch.source_length = source_length;
-  batch.source_lengths = lengths;
+  batch.source.tokens = micro_batch(7, sequences, source_length, m.vocab_size).tokens, batch.source.length = source_length;
+  batch.source.lengths = lengths;
   for (Token& label : batch.labels)
     if (label == ignored_label) label = 1;
   return batch;
@@ -82,7 +84,7 @@ TEST(encoder_decoder, decoder_row_sees_encoder_input_and_earlier_tokens) {
     const auto before = scores_of(rig.engine, batch);
     for (Index changed = 0; changed < sequences * source_length; ++changed) {
       MicroBatch other = batch;
-      other.source[changed] = (other.source[changed] + 1) % Token(m.vocab_size);
+      other.source.tokens[changed] = (other.source.tokens[changed] + 1) % Token(m.vocab_size);
       const auto after = scores_of(rig.engine, other);
       const bool padding = changed >= source_length + 5;
       for (Index r = 0; r < sequences * length; ++r)
@@ -118,6 +120,89 @@ TEST(encoder_decoder, batched_generation_equals_generation_of_single_prompts) {
     for (const auto& prompt : prompts) single_prompt_results.push_back(made({prompt}, 1)[0]);
     EXPECT_EQ(made(prompts, 2), single_prompt_results);
     EXPECT_EQ(made(prompts, 5), single_prompt_results);
+  }
+}
+
+// Bytes of patches, different in every row, for inputs of `rows` rows.
+MicroBatch with_pixels(MicroBatch batch, Index rows, const std::vector<Index>& lengths = {}) {
+  batch.source = {rows, {}, lengths};
+  for (Index i = 0; i < sequences * rows * bytes_of_a_row; ++i) batch.source.values[pixels].push_back(std::uint8_t(i * i * 37 + 11 * i));
+  return batch;
+}
+
+ModelConfig model_of_patches(const std::string& pattern) {
+  ModelConfig m = model_of(pattern, 8);
+  m.encoder_front = "bytes";
+  return m;
+}
+
+// A front of the tests: its weight is trained, its bytes are read by their own sequence only, and its work is counted.
+TEST(encoder_decoder, registered_front_reads_bytes_and_learns) {
+  const ModelConfig m = model_of_patches("*->*X-");
+  Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
+  set_weights(rig.engine);
+  const MicroBatch batch = with_pixels(batch_of(m), source_length, {14, 5});
+  expect_differences_of(rig.engine, batch);
+  const auto before = scores_of(rig.engine, batch);
+  for (const Index changed : {Index(3), (source_length + 4) * bytes_of_a_row, (source_length + 5) * bytes_of_a_row}) {
+    MicroBatch other = batch;
+    other.source.values[pixels][std::size_t(changed)] ^= 0xff;
+    const auto after = scores_of(rig.engine, other);
+    const Index row = changed / bytes_of_a_row;
+    const bool padding = row >= source_length + 5;
+    for (Index r = 0; r < sequences * length; ++r)
+      EXPECT_EQ(before[r].loss != after[r].loss, !padding && r / length == row / source_length) << changed << " " << r;
+  }
+  ModelConfig tokens = m;
+  tokens.encoder_front = "tokens";
+  const TextLengths lengths(length, source_length);
+  const double front = byte_flops(m) * double(source_length) / double(length);
+  EXPECT_NEAR(forward_flops(m, lengths).minimal - forward_flops(tokens, lengths).minimal, front, 1e-9);
+  EXPECT_NEAR(training_flops(m, lengths, {}) - training_flops(tokens, lengths, {}), 3 * front, 1e-9);
+  EXPECT_NEAR(stage_costs(m, lengths).embedding - stage_costs(tokens, lengths).embedding, front, 1e-9);
+  EXPECT_EQ(parameter_count(m) - parameter_count(tokens), m.hidden_size * bytes_of_a_row);
+}
+
+TEST(encoder_decoder, unknown_front_is_refused_by_name) {
+  ModelConfig m = model_of_patches("*->*X-");
+  m.encoder_front = "frames";
+  EXPECT_EQ(std::string(error_of([&] { parameter_count(m); }).what()), "the encoder has no front named frames; the fronts are bytes, tokens");
+}
+
+// Micro-batches of one step with inputs of different counts: each takes the smallest capacity that holds its input. Loss
+// and gradients are those of the largest capacity, and the memory is that of the plan.
+TEST(encoder_decoder, inputs_take_the_smallest_planned_capacity) {
+  for (const bool bytes : {false, true}) {
+    const ModelConfig m = bytes ? model_of_patches("*->*X-") : model_of("*->*X-", 8);
+    const auto batch = [&](int micro) {
+      const Index rows = std::vector<Index>{5, 14, 3, 6}[std::size_t(micro)];
+      if (bytes) return with_pixels(batch_of(m), rows);
+      MicroBatch b = batch_of(m);
+      b.source = {rows, micro_batch(7 + micro, sequences, rows, m.vocab_size).tokens, {}};
+      return b;
+    };
+    const auto step = [&](const std::vector<Index>& smaller) {
+      EngineConfig c = config_of(m);
+      c.micros = 4, c.smaller_sources = smaller;
+      Rig<double> rig(c, single_rank_grid(m.layers()));
+      set_weights(rig.engine);
+      const StepResult result = rig.engine.gradients(batch, 4, 1);
+      for (int i = 0; i < memory_categories; ++i) EXPECT_LE(rig.engine.measured().bytes(Memory(i)), rig.capacity.bytes(Memory(i)));
+      const Error error = error_of([&] {
+        MicroBatch longer = batch(0);
+        longer.source.length = 15;
+        rig.engine.gradients([&](int) { return longer; }, 4, 1);
+      });
+      EXPECT_EQ(error.code, Exit::data);
+      EXPECT_NE(std::string(error.what()).find("15 tokens in an encoder input, but memory is planned for at most 14"), std::string::npos)
+          << error.what();
+      return std::tuple(result.loss, result.gradient_norm, rig.capacity.total());
+    };
+    const auto [loss, norm, total] = step({});
+    const auto [loss_of_rooms, norm_of_rooms, total_of_rooms] = step({3, 6});
+    EXPECT_NEAR(loss_of_rooms, loss, 1e-12);
+    EXPECT_NEAR(norm_of_rooms, norm, 1e-12);
+    EXPECT_EQ(total_of_rooms, total);
   }
 }
 

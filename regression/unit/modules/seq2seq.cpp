@@ -272,16 +272,16 @@ TEST(seq2seq, padding_does_not_change_loss_and_gradients) {
 TEST(seq2seq, loss_and_gradients_match_transformers) {
   const Golden& g = golden("t5_pairs");
   ModelConfig m = g.model;
-  m.objective = seq2seq({g.batch.source_length, *g.model.objective->end_token()});
+  m.objective = seq2seq({g.batch.source.length, *g.model.objective->end_token()});
   const Index length = g.batch.seq_length;
   const auto sample = [&](Index b) {
-    const auto source = g.batch.source.begin() + b * g.batch.source_length, label = g.batch.labels.begin() + b * length;
-    return sample_of({source, source + g.batch.source_lengths[b] - 1}, {label, std::find(label, label + length, ignored_label) - 1}, length);
+    const auto source = g.batch.source.tokens.begin() + b * g.batch.source.length, label = g.batch.labels.begin() + b * length;
+    return sample_of({source, source + g.batch.source.lengths[b] - 1}, {label, std::find(label, label + length, ignored_label) - 1}, length);
   };
   const MicroBatch batch = micro_batch_of(sample, m, 0, g.batch.batch, length);
   EXPECT_EQ(batch.labels, g.batch.labels);
-  EXPECT_EQ(batch.source, g.batch.source);
-  EXPECT_EQ(batch.source_lengths, g.batch.source_lengths);
+  EXPECT_EQ(batch.source.tokens, g.batch.source.tokens);
+  EXPECT_EQ(batch.source.lengths, g.batch.source.lengths);
   Rig<double> rig(config_of(m, g.batch.batch, length), single_rank_grid(m.layers()));
   load_weights(g.folder, rig.engine);
   const StepResult r = rig.engine.gradients([&](int) { return batch; }, 1, 1);

@@ -31,7 +31,8 @@ class DryStep {
     const std::function<void()>& beat_;
   };
 
-  MicroBatch batch() const;
+  MicroBatch batch(Index source_length) const;
+  void rehearse_smaller_sources();
 
   Grid grid_;
   Timers timers_;

@@ -97,7 +97,7 @@ class Lines {
 
   void activations() {
     for (const ReplayedSlots& chunk : total_.training)
-      for (const auto& [name, bytes] : largest_kept_tensors(*chunk.script))
+      for (const auto& [name, bytes] : largest_kept_tensors(*chunk.rooms.back()))
         add(Memory::activations, fmt::format("{}, {} micro-batch{}", name, chunk.count, chunk.count == 1 ? "" : "es"), chunk.count * bytes);
     close(Memory::activations, "temporary tensors and gaps");
   }

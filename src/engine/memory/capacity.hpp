@@ -15,12 +15,13 @@ struct SlotMemory {
   Index bytes = 0;
 };
 
-// Training slots of a chunk. Their micro-batches replay a recorded allocation script. `bytes`: per slot. `shared`:
-// memory that the slots of all chunks share. `host`: bytes per slot that are offloaded to host memory.
+// Training slots of a chunk. Their micro-batches replay a recorded allocation script, one of several if an input has
+// several capacities. `bytes`: per slot. `shared`: memory that the slots of all chunks share. `host`: bytes per slot that
+// are offloaded to host memory.
 struct ReplayedSlots {
   int count = 0;
   Index bytes = 0, shared = 0, host = 0;
-  std::shared_ptr<const Script> script = nullptr;
+  std::vector<std::shared_ptr<const Script>> rooms = {};
 };
 Index slot_bytes(const std::vector<ReplayedSlots>&);    // device bytes: sum over all slots of all chunks
 Index shared_bytes(const std::vector<ReplayedSlots>&);  // bytes that slots share: maximum over chunks

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/device/upload.hpp"
+#include "src/engine/model/source_padding.hpp"
 
 namespace gyr {
 
@@ -34,9 +35,7 @@ std::vector<V> local_rows(const SequenceLayout& s, std::span<const V> full, V pa
 Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Parameter* table, int stream_parts, const RecomputeConfig& recompute,
              const OffloadConfig& offload)
     : config_(config), dtype_(parameters.dtype()), first_layer_(layers.first), tensor_ranks_(parameters.coordinates()[Axis::tensor].ranks),
-      stream_parts_(stream_parts), recompute_(recompute), offload_(offload), fields_(fields_of(config, 1)) {
-  const auto key_of = []<class V>(const ValueField<V>& f) { return Key<Tensor1<V>>{f.name.text.c_str()}; };
-  for (const NamedField& field : fields_) std::visit([&](const auto& f) { field_keys_.emplace_back(key_of(f)); }, field);
+      stream_parts_(stream_parts), recompute_(recompute), offload_(offload), fields_(fields_of(config, 1)), front_fields_(front_fields(config, 1)) {
   const bool first = layers.first == 0, last = layers.last == config.layers();
   const auto trained = [&] { return std::any_of(parameters.all().begin(), parameters.all().end(), [](const auto& p) { return p->trained; }); };
   const auto declared = [&](auto&& declare) {
@@ -46,7 +45,7 @@ Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Par
     groups_.push_back({begin, parameters.groups()});
     if (first && !trained()) lowest_ = Index(groups_.size());
   };
-  if (first) declared([&] { embedding_ = std::make_unique<Embedding>(config_, parameters); });
+  if (first) declared([&] { embedding_ = std::make_unique<Embedding>(config_, parameters), front_ = make_front(config_, parameters, *embedding_); });
   for (Index i = layers.first; i < layers.last; ++i)
     declared([&] { layers_.push_back(layer_type(config_.pattern[i]).make(config_, fmt::format("model.layers.{}", i), parameters)); });
   if (last)
@@ -54,6 +53,11 @@ Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Par
       if (first) table = &embedding_->table();
       head_ = config_.objective->head(config_, shares_embedding(config_) ? table : nullptr, parameters);
     });
+}
+
+Chunk::Fields::Fields(std::vector<NamedField> fields) : all(std::move(fields)) {
+  const auto key_of = []<class V>(const ValueField<V>& f) { return Key<Tensor1<V>>{f.name.text.c_str()}; };
+  for (const NamedField& field : all) std::visit([&](const auto& f) { keys.emplace_back(key_of(f)); }, field);
 }
 
 std::string Chunk::stream_name(Index layer) const {
@@ -97,22 +101,21 @@ void Chunk::label(Device& dev, Slot& slot, std::span<const Token> labels) const 
 }
 
 // Uploads the values of the fields that this chunk reads: those of this rank's rows, and those of all sequences.
-void Chunk::upload_values(Device& dev, Slot& slot, const NamedHostValues& values) const {
-  const SequenceLayout& s = slot.text.sequences;
-  const std::vector<NamedField> fields = fields_of(config_, s.full_length());
+void Chunk::upload_values(Device& dev, Slot& slot, const Fields& declared, const std::vector<NamedField>& fields, const SequenceLayout& s,
+                          const NamedHostValues& from, NamedDeviceValues& to) const {
   const auto upload_field = [&]<class V>(const ValueField<V>& field, const Key<Tensor1<V>>& key) {
     const bool reads = field.reader == ValueReader::embedding ? first() : last() && (slot.tape || field.reader == ValueReader::head);
     if (!reads || field.reader == ValueReader::layers) return;
     const auto there = slot.frame.put(key, field.count(s.batch, s.seq_length));
-    slot.labels.values[field.name] = there;
-    const std::vector<V>* const given = values.find(field.name);
+    to[field.name] = there;
+    const std::vector<V>* const given = from.find(field.name);
     const Index count = field.count(s.batch, s.full_length());
     ensure(!given || Index(given->size()) == count, "{} values '{}' instead of {}", given ? given->size() : 0, field.name.text, count);
     if (!given) upload<V>(dev, std::vector<V>(there.extent(0), field.padding), there);
     else upload<V>(dev, field.per_sequence > 0 ? *given : local_rows<V>(s, *given, field.padding, field.per_row), there);
   };
   for (std::size_t i = 0; i < fields.size(); ++i)
-    std::visit([&]<class V>(const ValueField<V>& field) { upload_field(field, std::get<Key<Tensor1<V>>>(field_keys_[i])); }, fields[i]);
+    std::visit([&]<class V>(const ValueField<V>& field) { upload_field(field, std::get<Key<Tensor1<V>>>(declared.keys[i])); }, fields[i]);
 }
 
 // Tokens of the document of each row, or of its sequence with the past. Those of packed documents end where the next
@@ -223,6 +226,19 @@ void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std
   place(dev, slot, arriving);
 }
 
+// Uploads the input of the encoder, padded to the length of its layout.
+void Chunk::upload_source(Device& dev, Slot& slot, const EncoderInput& given) const {
+  const SequenceLayout source = slot.source.sequences;
+  const std::vector<NamedField> fields = front_fields(config_, source.full_length());
+  const EncoderInput input = padded(given, source.batch, source.full_length(), fields);
+  const Arriving encoded{slot.source, source_keys, true,
+                         input.lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, input.lengths)};
+  upload_inputs(dev, slot, encoded, local_rows<Token>(source, input.tokens, 0));
+  upload_values(dev, slot, front_fields_, fields, source, input.values, slot.source.values);
+  upload_full_positions(dev, slot, encoded);
+  upload_source_ranges(dev, slot, input.lengths);
+}
+
 Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, const MicroBatch& batch, const SequenceLayout& source) const {
   ensure(slot.frame.empty(), "the slot still holds a micro-batch");
   slot.text = {sequences}, slot.source = {source};
@@ -233,15 +249,9 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
                       batch.lengths, components ? std::span<const Token>(*components) : std::span<const Token>()};
   upload_inputs(dev, slot, text, local_rows<Token>(sequences, batch.tokens, 0));
   label(dev, slot, last() ? local_rows<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
-  upload_values(dev, slot, batch.values);
+  upload_values(dev, slot, fields_, fields_of(config_, sequences.full_length()), sequences, batch.values, slot.labels.values);
   upload_full_positions(dev, slot, text);
-  if (source.rows() > 0) {
-    const Arriving encoded{slot.source, source_keys, true,
-                           batch.source_lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, batch.source_lengths)};
-    upload_inputs(dev, slot, encoded, local_rows<Token>(source, batch.source, 0));
-    upload_full_positions(dev, slot, encoded);
-    upload_source_ranges(dev, slot, batch.source_lengths);
-  }
+  if (source.rows() > 0) upload_source(dev, slot, batch.source);
   return put_input(slot);
 }
 
@@ -292,7 +302,7 @@ std::vector<BundleShape> Chunk::missing(const Slot& slot, Index layer, const Bun
 void Chunk::embed(Pass& a, Slot& slot) {
   Frame& frame = frame_of(slot, -1);
   slot.stream.x() = embedding_->forward(a, frame, slot.text.tokens, slot.labels.values);
-  if (a.source) slot.stream[encoder_stream] = embedding_->forward(*a.source, frame_of_source(frame), slot.source.tokens);
+  if (a.source) slot.stream[encoder_stream] = front_->forward(*a.source, frame_of_source(frame), {slot.source.tokens, slot.source.values});
   if (const RelativeBias* bias = embedding_->relative_bias()) slot.stream[position_bias] = bias->forward(a, frame);
 }
 
@@ -471,7 +481,7 @@ void Chunk::backward_embedding(Pass& a, Slot& slot) {
   Frame& frame = frame_of(slot, -1);
   a.show(Observed::gradient, stream_name(-1), slot.gradient.x());
   embedding_->backward(a, frame, slot.gradient.x());
-  if (a.source) embedding_->backward(*a.source, frame_of_source(frame), slot.gradient.find(encoder_stream));
+  if (a.source) front_->backward(*a.source, frame_of_source(frame), slot.gradient.find(encoder_stream));
   if (const RelativeBias* bias = embedding_->relative_bias()) bias->backward(a, slot.gradient.find(position_bias));
 }
 

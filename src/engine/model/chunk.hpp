@@ -10,6 +10,7 @@
 
 #include "modules/layers/embedding.hpp"
 #include "modules/model/bundle_shapes.hpp"
+#include "modules/model/front.hpp"
 #include "modules/model/layer.hpp"
 #include "modules/objectives/objective.hpp"
 #include "src/engine/config/offload_config.hpp"
@@ -18,6 +19,15 @@
 #include "src/parallel/layout.hpp"
 
 namespace gyr {
+
+// Input of an encoder for all sequences of a micro-batch, row b * length + t. The first lengths[b] rows of a sequence are
+// its input, the others padding. Empty lengths: no padding.
+struct EncoderInput {
+  Index length = 0;  // 0: there is no input
+  std::vector<Token> tokens = {};
+  std::vector<Index> lengths = {};
+  NamedHostValues values = {};  // fields of the encoder's front (front.hpp)
+};
 
 // Tokens of one micro-batch, row b * seq_length + t. labels[r]: training target of row r (objective.hpp), or
 // ignored_label. positions[r]: position of row r in its document if documents are packed, which do not see each other;
@@ -30,11 +40,7 @@ struct MicroBatch {
   // Tokens of each sequence without padding, by which dynamic RoPE scales it; empty: no padding. Packed documents are
   // scaled by their own lengths.
   std::vector<Index> lengths = {};
-  // Encoder-decoder models: the encoder input of each sequence, row b * source_length + t. The first source_lengths[b]
-  // tokens are text, the others padding. Empty source_lengths: no padding.
-  Index source_length = 0;
-  std::vector<Token> source = {};
-  std::vector<Index> source_lengths = {};
+  EncoderInput source = {};
   NamedHostValues values = {};  // fields of the objective (named_values.hpp), for all sequences
 };
 
@@ -46,6 +52,7 @@ struct Text {
   std::vector<std::int32_t> positions = {}, full_positions = {};
   std::vector<std::int32_t> ahead = {}, full_ahead = {};  // number of tokens after each row in its document: for local rows; for the full sequences
   Tensor1<Token> tokens = {};
+  NamedDeviceValues values = {};  // encoder input: fields of its front
 };
 
 // A micro-batch in a chunk, with the tensors that its forward saves. The frame itself holds tensors that all layers
@@ -187,7 +194,17 @@ class Chunk {
   void upload_inputs(Device&, Slot&, const Arriving&, std::span<const Token> tokens) const;
   void upload_source_ranges(Device&, Slot&, std::span<const Index> source_lengths) const;
   void label(Device&, Slot&, std::span<const Token> labels) const;
-  void upload_values(Device&, Slot&, const NamedHostValues&) const;
+  // Fields that this chunk may read, and the keys of their values in device
+  // memory, in the same order.
+  struct Fields {
+    explicit Fields(std::vector<NamedField>);
+    std::vector<NamedField> all;
+    std::vector<std::variant<Key<Tensor1<Token>>, Key<Tensor1<double>>, Key<Tensor1<std::uint8_t>>>> keys;
+  };
+  // `fields`: the same as `declared`, for sequences of the layout's length.
+  void upload_values(Device&, Slot&, const Fields& declared, const std::vector<NamedField>& fields, const SequenceLayout&,
+                     const NamedHostValues& from, NamedDeviceValues& to) const;
+  void upload_source(Device&, Slot&, const EncoderInput&) const;
   // The layer that a part is; null for the embedding and the head.
   Layer* layer_of(Index part) const;
   bool read_later(Index layer) const { return layer_type(config_.pattern[first_layer_ + layer]).traits.read_later; }
@@ -215,9 +232,10 @@ class Chunk {
   int stream_parts_;
   RecomputeConfig recompute_;
   OffloadConfig offload_;
-  std::vector<NamedField> fields_;  // of the objective; their keys, in the same order:
-  std::vector<std::variant<Key<Tensor1<Token>>, Key<Tensor1<double>>>> field_keys_;
+  Fields fields_, front_fields_;  // of the objective and of the encoder's front
   std::unique_ptr<Embedding> embedding_;
+  std::unique_ptr<Front> front_;  // of the encoder; null if the chunk is not the
+                                  // first, or if there is no encoder
   std::vector<std::unique_ptr<Layer>> layers_;
   std::unique_ptr<Head> head_;
   std::vector<Span> groups_;

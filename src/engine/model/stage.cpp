@@ -83,10 +83,12 @@ void Stage::make_slots(const std::vector<SlotMemory>& chunks, const Arena& memor
   }
 }
 
-void Stage::rehearse(const std::vector<int>& counts) {
+void Stage::rehearse(const std::vector<int>& counts, const std::vector<Index>& rooms) {
   for (const int count : counts) {
     auto& slots = training_slots_.emplace_back();
-    scripts_.push_back(std::make_shared<Script>());
+    auto& scripts = scripts_.emplace_back();
+    for (const Index capacity : rooms) scripts.push_back(std::make_shared<Script>(Script{{}, {}, {}, "tokens in an encoder input", capacity}));
+    if (rooms.empty()) scripts.push_back(std::make_shared<Script>());
     for (int i = 0; i < count; ++i) slots.emplace_back(Tape(scripts_.back()), true);
     if (offload_.on)
       for (Slot& slot : slots) slot.offload.emplace();
@@ -99,7 +101,7 @@ void Stage::replay(const std::vector<ReplayedSlots>& chunks, const Arena& memory
   char* there = host_memory_.begin();
   for (const ReplayedSlots& chunk : chunks) {
     auto& slots = training_slots_.emplace_back();
-    for (int i = 0; i < chunk.count; ++i, at += chunk.bytes) slots.emplace_back(Tape(chunk.script, at, shared), false);
+    for (int i = 0; i < chunk.count; ++i, at += chunk.bytes) slots.emplace_back(Tape(chunk.rooms, at, shared), false);
     if (!offload_.on) continue;
     for (Slot& slot : slots) slot.offload.emplace(*host_copies_, there, chunk.host), there += chunk.host;
   }
@@ -120,9 +122,13 @@ std::vector<ReplayedSlots> Stage::rehearsed() const {
   for (const auto& chunk : training_slots_) all += int(chunk.size());
   std::vector<ReplayedSlots> list;
   for (std::size_t c = 0; c < training_slots_.size(); ++c) {
-    const auto script = std::make_shared<Script>(*scripts_[c]);
-    script->plan = plan_slot(script->blocks, all == 1);
-    list.push_back({int(training_slots_[c].size()), script->plan.slot, script->plan.shared, offloaded(training_slots_[c]), script});
+    ReplayedSlots& slots = list.emplace_back(ReplayedSlots{int(training_slots_[c].size()), 0, 0, offloaded(training_slots_[c])});
+    for (const auto& recorded : scripts_[c]) {
+      const auto script = std::make_shared<Script>(*recorded);
+      script->plan = plan_slot(script->blocks, all == 1);
+      slots.bytes = std::max(slots.bytes, script->plan.slot), slots.shared = std::max(slots.shared, script->plan.shared);
+      slots.rooms.push_back(script);
+    }
   }
   return list;
 }
@@ -130,7 +136,7 @@ std::vector<ReplayedSlots> Stage::rehearsed() const {
 std::vector<ReplayedSlots> Stage::replayed() const {
   std::vector<ReplayedSlots> list;
   for (const auto& chunk : training_slots_) {
-    list.push_back({int(chunk.size()), 0, 0, offloaded(chunk), nullptr});
+    list.push_back({int(chunk.size()), 0, 0, offloaded(chunk), {}});
     for (const Slot& slot : chunk) {
       list.back().bytes = std::max(list.back().bytes, slot.tape->slot_high());
       list.back().shared = std::max(list.back().shared, slot.tape->shared_high());

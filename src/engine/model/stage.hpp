@@ -45,18 +45,18 @@ class Stage {
   Index slots_capacity() const;           // bytes of all forward-only slots
 
   // Makes the training slots of each chunk. rehearse: a dry run records their allocations, with this number of slots
-  // per chunk. replay: slots use the recorded plan, chunk after chunk in `memory`, with the shared part after the last
-  // chunk. Offloaded activations are in host memory.
-  void rehearse(const std::vector<int>& counts);
+  // per chunk, for each capacity in `rooms`. replay: slots use the recorded plan, chunk after chunk in `memory`, with the
+  // shared part after the last chunk. Offloaded activations are in host memory.
+  void rehearse(const std::vector<int>& counts, const std::vector<Index>& rooms = {});
   void replay(const std::vector<ReplayedSlots>&, const Arena& memory, const Queue&);
   Slot& training_slot(int chunk, int i) { return training_slots_[chunk][i]; }
   std::vector<ReplayedSlots> rehearsed() const;  // training slots with their memory plan, after a dry run
   std::vector<ReplayedSlots> replayed() const;   // training slots per chunk, with the peak bytes used so far
 
-  // Layout of this rank's tokens of such a micro-batch, and of its encoder input.
+  // Layout of this rank's tokens of such a micro-batch, and of its encoder inputs of this length.
   SequenceLayout sequences(const MicroBatch& batch) const { return grid_.layout().sequences(grid_.position(), batch.batch, batch.seq_length); }
-  SequenceLayout source_of(const MicroBatch& batch) const {
-    return batch.source_length > 0 ? grid_.layout().sequences(grid_.position(), batch.batch, batch.source_length) : SequenceLayout();
+  SequenceLayout source_of(const MicroBatch& batch, Index length) const {
+    return length > 0 ? grid_.layout().sequences(grid_.position(), batch.batch, length) : SequenceLayout();
   }
   Pass pass(Device&, Slot&);
   // Pass over the encoder input; none if the slot has no encoder input.
@@ -88,8 +88,8 @@ class Stage {
   std::optional<RotaryTables> rotary_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   Hook* hook_ = nullptr;
-  std::vector<std::deque<Slot>> slots_, training_slots_;  // forward-only slots and training slots, by chunk
-  std::vector<std::shared_ptr<Script>> scripts_;          // recorded allocation script of a dry run, by chunk
+  std::vector<std::deque<Slot>> slots_, training_slots_;       // forward-only slots and training slots, by chunk
+  std::vector<std::vector<std::shared_ptr<Script>>> scripts_;  // recorded allocation scripts of a dry run, by chunk and room
   OffloadConfig offload_;
   HostMemory host_memory_;
   std::unique_ptr<HostCopies> host_copies_;

@@ -44,7 +44,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
   std::vector<SlotMemory> slots;
   for (const int count : program(forward_only, 1).slots) slots.push_back({count, 0});
   stage_.make_slots(slots, true);
-  if (config.training) stage_.rehearse(training_program(config.micros).slots);
+  if (config.training) stage_.rehearse(training_program(config.micros).slots, config.source_rooms());
 }
 
 Capacity Engine::measured() const {

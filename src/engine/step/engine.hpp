@@ -25,8 +25,10 @@ struct EngineConfig {
   Index micro_batch_size = 1;  // number of sequences per micro-batch
   Index seq_length = 1024;     // number of tokens per sequence
   Index source_length = 0;     // encoder input tokens per sequence; 0: no encoder
-  int micros = 1;              // maximum number of micro-batches per step and data-parallel rank (gradient accumulation)
-  bool training = true;        // false: forward only, without gradients and optimizer
+  // Smaller capacities, ascending, for micro-batches with shorter encoder inputs; memory is planned for each of them.
+  std::vector<Index> smaller_sources = {};
+  int micros = 1;        // maximum number of micro-batches per step and data-parallel rank (gradient accumulation)
+  bool training = true;  // false: forward only, without gradients and optimizer
   Schedule schedule = one_f_one_b;
   GemmLibrary gemm_library = GemmLibrary::automatic;
   std::optional<bool> planned_gpu;  // dry run only: true or false to plan the memory of a GPU or of a host; none: as this build computes
@@ -36,6 +38,12 @@ struct EngineConfig {
   Factors factors = Factors::stored;  // storage of weight matrices (as stored, or int8) if nothing is trained
   std::uint64_t seed = 0;             // seed of random draws during a step: dropout
   bool must_be_finite = true;  // false: a step with non-finite loss or gradient reports this in StepResult and changes no weight; true: it throws
+
+  std::vector<Index> source_rooms() const {
+    std::vector<Index> rooms = smaller_sources;
+    if (source_length > 0) rooms.push_back(source_length);
+    return rooms;
+  }
 };
 
 // Timer names of an engine; the first timer covers the full step, and the next ones its parts.

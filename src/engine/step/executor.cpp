@@ -115,14 +115,16 @@ SlotGraphs* Executor::graphs_of(Run& run, const Task& task) {
   const SequenceLayout& s = slot(run, task).text.sequences;
   const bool looks = hook_ || grid_.recorder() || GraphReplay::watched(device_);
   if (!repeats_ || !run.with_backwards() || looks) return nullptr;
-  return &graphs_.of(task, {counts_sequences(stage_.config()) ? Index(run.batches.size()) : 0, s.documents.packed() || s.full_documents.packed()});
+  return &graphs_.of(task, {counts_sequences(stage_.config()) ? Index(run.batches.size()) : 0, s.documents.packed() || s.full_documents.packed(),
+                            slot(run, task).source.sequences.seq_length});
 }
 
 Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {
   clear(flow, slot(run, task));
   const MicroBatch& batch = run.batches[task.micro];
   Slot& slot = this->slot(run, task);
-  const Bundle input = stage_.chunk(task.chunk).begin(device_, slot, stage_.sequences(batch), batch, stage_.source_of(batch));
+  const Index source_length = slot.tape ? slot.tape->enter(batch.source.length) : batch.source.length;
+  const Bundle input = stage_.chunk(task.chunk).begin(device_, slot, stage_.sequences(batch), batch, stage_.source_of(batch, source_length));
   if (run.with_backwards()) stage_.chunk(task.chunk).draw(device_, slot, {run.order.step, batch.first_sample});
   flow.graphs = graphs_of(run, task);
   if (flow.graphs) flow.graphs->begin(slot);

@@ -51,6 +51,7 @@ class StepGraphs {
   struct EnqueuedWork {
     Index micros = 0;        // number of micro-batches of the step, if a loss term is weighted by it; otherwise 0
     bool documents = false;  // true if the micro-batch has packed documents, which attention keeps separate
+    Index source = 0;        // tokens of an encoder input, with padding
     auto operator<=>(const EnqueuedWork&) const = default;
   };
 

@@ -72,8 +72,11 @@ Capacity StageRun::capacity(const std::vector<int>& slots) const {
     ReplayedSlots& replayed = c.training[chunk];
     replayed.count = slots.at(chunk);
     if (single == was_single) continue;
-    const SlotPlan other = plan_slot(replayed.script->blocks, single);
-    replayed.bytes = other.slot, replayed.shared = other.shared;
+    replayed.bytes = replayed.shared = 0;
+    for (const auto& script : replayed.rooms) {
+      const SlotPlan other = plan_slot(script->blocks, single);
+      replayed.bytes = std::max(replayed.bytes, other.slot), replayed.shared = std::max(replayed.shared, other.shared);
+    }
   }
   return c;
 }
