@@ -17,7 +17,8 @@ std::vector<Weight> declared_weights(const ModelConfig& c) {
   Embedding embedding(c, parameters);
   const std::unique_ptr<Front> front = make_front(c, parameters, embedding);
   std::vector<std::unique_ptr<Layer>> layers;
-  for (const char symbol : c.pattern) layers.push_back(layer_type(symbol).make(c, fmt::format("model.layers.{}", layers.size()), parameters));
+  for (Index i = 0; i < c.layers(); ++i)
+    layers.push_back(layer_type(c.pattern[i]).make(config_of_layer(c, i), fmt::format("model.layers.{}", i), parameters));
   const auto head = c.objective->head(c, shares_embedding(c) ? &embedding.table() : nullptr, parameters);
   parameters.declare_adapters();
   std::vector<Weight> weights;
@@ -89,7 +90,10 @@ std::vector<double> adapter_flops(const ModelConfig& c, const TextLengths& lengt
 }
 
 // Flops of the encoder's front, per token of the text.
-double flops_of_front(const ModelConfig& c, const TextLengths& lengths) { return front_flops(c) * double(lengths.source) / double(lengths.text); }
+double flops_of_front(const ModelConfig& c, const TextLengths& lengths) {
+  const double front = front_flops(c);
+  return front > 0 ? front * double(lengths.source) / double(lengths.text) : 0;
+}
 
 double minimal(const LayerFlops& f) { return f.gemms + f.attention + f.recurrence + f.convolution; }
 double executed(const LayerFlops& f) { return f.gemms + f.attention + f.scan + f.convolution; }

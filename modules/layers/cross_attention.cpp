@@ -21,7 +21,7 @@ OperatorChain cross_attention_operators(const ModelConfig& m, const std::string&
 
 OperatorChain source_operators(const ModelConfig& m, const std::string& name) {
   const Run keys = head_runs(m.attention).keys;
-  return {gemm_operator("keys, values", undivided(m.hidden_size), by_units({keys, keys}), {name + ".k_proj", name + ".v_proj"},
+  return {gemm_operator("keys, values", undivided(encoder_config(m).hidden_size), by_units({keys, keys}), {name + ".k_proj", name + ".v_proj"},
                         m.attention.bias || m.attention.qkv_bias)};
 }
 
@@ -30,8 +30,9 @@ CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name,
     : c_(m.attention), name_(name), dropped_(m.dropout.attention), scores_(c_.key_multiplier / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
   using P = Parameters;
   const auto [query, key, attended] = head_runs(c_);
+  const Index source_width = encoder_config(m).hidden_size;
   const auto matrix = [&](const char* part, const Run& rows, P::Fit fit, bool of_source) {
-    Weight w{name + part + ".weight", {rows.extent, m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor};
+    Weight w{name + part + ".weight", {rows.extent, of_source ? source_width : m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor};
     w.of_source = of_source;
     return &parameters.declare(std::move(w), fit);
   };
@@ -267,7 +268,7 @@ LayerFlops cross_attention_flops(const ModelConfig& m, const TextLengths& length
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   const double source = double(lengths.source);
   LayerFlops f;
-  f.gemms = 4.0 * m.hidden_size * q + 4.0 * m.hidden_size * k * source / double(lengths.text);
+  f.gemms = 4.0 * m.hidden_size * q + 4.0 * encoder_config(m).hidden_size * k * source / double(lengths.text);
   f.attention = 4.0 * source * q;
   return f;
 }

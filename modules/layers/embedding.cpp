@@ -7,6 +7,15 @@
 
 namespace gyr {
 
+namespace {
+
+Weight named(Weight w, const std::string& name) {
+  w.name = name;
+  return w;
+}
+
+}  // namespace
+
 Weight embedding_weight(const ModelConfig& c) {
   return {"model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, by_rows({{c.vocab_size, 0}}), normal(c.init_std)};
 }
@@ -35,7 +44,7 @@ namespace {
 template <class T>
 class TypedNorm final : public EmbeddingNorm {
  public:
-  TypedNorm(const ModelConfig& c, Parameters& parameters) : norm_(c, "model.embed_layernorm", parameters) {}
+  TypedNorm(const ModelConfig& c, const std::string& name, Parameters& parameters) : norm_(c, name, parameters) {}
   AnyTensor2 forward(Pass& a, Frame& frame, const AnyTensor2& x) override { return norm_.forward(a, frame, x.as<const T>()); }
   void backward(Pass& a, Frame& frame, const AnyTensor2& dy, const AnyTensor2& dx) override {
     norm_.backward(a, frame, dy.as<const T>(), Add::no, dx.as<T>());
@@ -47,7 +56,8 @@ class TypedNorm final : public EmbeddingNorm {
 
 }  // namespace
 
-Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), table_(parameters.declare(embedding_weight(c))) {
+Embedding::Embedding(const ModelConfig& c, Parameters& parameters, const std::string& prefix)
+    : c_(c), table_(parameters.declare(named(embedding_weight(c), prefix + "embed_tokens.weight"))) {
   if (shares_embedding(c)) {
     parameters.keep_unsharded();
     // The tied matrix must be sharded (ZeRO) identically on the first and the last stage. The other weights here go
@@ -55,11 +65,13 @@ Embedding::Embedding(const ModelConfig& c, Parameters& parameters) : c_(c), tabl
     if (c.positions > 0 || c.type_vocab_size > 0 || c.has_embed_norm() || has_relative_bias(c)) parameters.begin_group();
   }
   if (c.positions > 0)
-    positions_ = &parameters.declare({"model.embed_positions.weight", {c.positions, c.hidden_size}, by_rows({{c.positions, 0}}), normal(c.init_std)});
+    positions_ =
+        &parameters.declare({prefix + "embed_positions.weight", {c.positions, c.hidden_size}, by_rows({{c.positions, 0}}), normal(c.init_std)});
   if (c.type_vocab_size > 0)
-    types_ = &parameters.declare({"model.embed_types.weight", {c.type_vocab_size, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide});
-  if (c.has_embed_norm()) norm_ = make_typed<EmbeddingNorm, TypedNorm>(parameters.dtype(), c, parameters);
-  if (has_relative_bias(c)) relative_bias_.emplace(c, "model.relative_bias", parameters);
+    types_ =
+        &parameters.declare({prefix + "embed_types.weight", {c.type_vocab_size, c.hidden_size}, replicated(), normal(c.init_std), Storage::wide});
+  if (c.has_embed_norm()) norm_ = make_typed<EmbeddingNorm, TypedNorm>(parameters.dtype(), c, prefix + "embed_layernorm", parameters);
+  if (has_relative_bias(c)) relative_bias_.emplace(c, prefix + "relative_bias", parameters);
 }
 
 // x(r) += types(type of token r). Without `types`, all tokens have type 0.

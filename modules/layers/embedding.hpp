@@ -24,7 +24,8 @@ inline const ValueName<Token> token_types{"token types"};  // (rows) type of eac
 
 class Embedding {
  public:
-  Embedding(const ModelConfig&, Parameters&);
+  // Weights PREFIXembed_tokens.weight, and so on.
+  Embedding(const ModelConfig&, Parameters&, const std::string& prefix = "model.");
 
   // x (R,D) = table(tokens) * embedding_multiplier + positions(position) + types(type), normalised if the model has
   // that norm. Returns this rank's rows of the residual stream, a tensor of the frame. One sum over the tensor-parallel

@@ -11,7 +11,7 @@ template <class T>
 class EncoderEnd final : public Layer {
  public:
   // Weights NAME.norm and, if the model has a relative position bias, NAME.relative_bias
-  EncoderEnd(const ModelConfig& c, const std::string& name, Parameters& parameters) : norm_(c, name + ".norm", parameters) {
+  EncoderEnd(const ModelConfig& c, const std::string& name, Parameters& parameters) : norm_(encoder_config(c), name + ".norm", parameters) {
     if (has_relative_bias(c)) bias_.emplace(c, name + ".relative_bias", parameters);
   }
 
@@ -43,7 +43,7 @@ LayerFlops no_flops(const ModelConfig&, const TextLengths&) { return {}; }
 
 ModelChains end_chains(const ModelConfig& c, const std::string& name) {
   ModelChains chains = relative_bias_chains(c, name + ".relative_bias");
-  chains.push_back({"source", {norm_operator(c, name + ".norm")}, {}, {}, true});
+  chains.push_back({"source", {norm_operator(encoder_config(c), name + ".norm")}, {}, {}, true});
   return chains;
 }
 

@@ -56,11 +56,24 @@ bool has_encoder(const ModelConfig& c) { return c.pattern.find(encoder_end) != s
 
 Index layers_of_encoder(const ModelConfig& c) { return has_encoder(c) ? Index(c.pattern.find(encoder_end)) : 0; }
 
-ModelConfig config_of_layer(const ModelConfig& c, Index layer) {
-  ModelConfig seen = c;
-  if (layer < layers_of_encoder(c)) seen.attention.causal = false;
-  return seen;
+ModelConfig encoder_config(const ModelConfig& c) {
+  ModelConfig e = c;
+  if (const auto& own = c.encoder)
+    e.hidden_size = own->hidden_size, e.norm = own->norm, e.rms_norm_eps = own->rms_norm_eps, e.attention = own->attention, e.mlp = own->mlp;
+  e.attention.causal = false;
+  e.encoder.reset();
+  return e;
 }
+
+std::vector<Stack> stacks_of(const ModelConfig& c) {
+  const Index border = layers_of_encoder(c);
+  std::vector<Stack> stacks;
+  if (border > 0) stacks.push_back({{0, border}, encoder_config(c)});
+  stacks.push_back({{border, c.layers()}, c});
+  return stacks;
+}
+
+ModelConfig config_of_layer(const ModelConfig& c, Index layer) { return layer < layers_of_encoder(c) ? encoder_config(c) : c; }
 
 LayerFlops layer_flops(const ModelConfig& c, Index layer, const TextLengths& n) {
   const LayerType& type = layer_type(c.pattern[layer]);

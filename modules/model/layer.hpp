@@ -122,7 +122,14 @@ inline auto attends(AttentionKind kind) {
 inline constexpr char encoder_end = '>';
 bool has_encoder(const ModelConfig&);
 Index layers_of_encoder(const ModelConfig&);  // number of layers before the symbol >; 0: no encoder
-// The configuration that layer i uses: attention in an encoder is not causal.
+// A model is a list of stacks, each with a configuration of its own. The pattern of a model with an encoder is that of two
+// stacks, joined by the symbol >, which belongs to the second: the text reads the output of the encoder.
+struct Stack {
+  Span layers;
+  ModelConfig config;
+};
+std::vector<Stack> stacks_of(const ModelConfig&);
+ModelConfig encoder_config(const ModelConfig&);  // of the encoder, whose attention is not causal
 ModelConfig config_of_layer(const ModelConfig&, Index layer);
 // Forward flops of a layer per token of the text.
 LayerFlops layer_flops(const ModelConfig&, Index layer, const TextLengths&);

@@ -33,8 +33,23 @@ void check_encoder(const ModelConfig& c) {
           c.decoder_start_token_id, c.vocab_size);
 }
 
+void divides(Index part, Index total, const char* what) {
+  require(part > 0 && total % part == 0, Exit::config, "model: {} ({} does not divide {})", what, part, total);
+}
+
+void check_heads(const AttentionConfig& c) {
+  divides(c.num_kv_heads, c.num_heads, "attention.num_kv_heads must divide attention.num_heads");
+  require(c.rotary_dim() % 2 == 0, Exit::config,
+          "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}", c.rotary_fraction,
+          c.head_dim, c.rotary_dim());
+}
+
 void check_relative_bias(const ModelConfig& c) {
-  const RelativeBiasConfig& r = c.attention.relative_bias;
+  const RelativeBiasConfig &r = c.attention.relative_bias, &of_encoder = c.encoder ? c.encoder->attention.relative_bias : r;
+  require(of_encoder.buckets == r.buckets && (r.buckets == 0 || !c.encoder || c.encoder->attention.num_heads == c.attention.num_heads), Exit::config,
+          "model.attention.relative_bias: encoder and decoder need as many buckets ({} and {}) and heads ({} and {}); set buckets: 0, or the same "
+          "numbers",
+          of_encoder.buckets, r.buckets, encoder_config(c).attention.num_heads, c.attention.num_heads);
   if (r.buckets == 0) return;
   require(r.buckets >= 4 && r.buckets % 2 == 0, Exit::config, "model.attention.relative_bias.buckets = {}: take an even number, 4 or more",
           r.buckets);
@@ -50,15 +65,9 @@ void check_relative_bias(const ModelConfig& c) {
 }  // namespace
 
 void check(const ModelConfig& c) {
-  const auto divides = [](Index part, Index total, const char* what) {
-    require(part > 0 && total % part == 0, Exit::config, "model: {} ({} does not divide {})", what, part, total);
-  };
   require(!c.pattern.empty(), Exit::config, "model.pattern: there must be at least one layer");
   for (const char symbol : c.pattern) layer_type(symbol);
-  divides(c.attention.num_kv_heads, c.attention.num_heads, "attention.num_kv_heads must divide attention.num_heads");
-  require(c.attention.rotary_dim() % 2 == 0, Exit::config,
-          "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}",
-          c.attention.rotary_fraction, c.attention.head_dim, c.attention.rotary_dim());
+  for (const Stack& stack : stacks_of(c)) check_heads(stack.config.attention);
   require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: RoPE rotates pairs of channels, but {} is odd", c.latent.rope_dim);
   check_encoder(c);
   check_relative_bias(c);

@@ -5,6 +5,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -123,6 +124,15 @@ enum class NormType { rms, layer, layer_no_bias };
 // on each branch's output.
 enum class NormPlacement { before, after, both };
 
+// Configuration of a stack of layers, where it differs from that of the model.
+struct StackConfig {
+  Index hidden_size = 1024;
+  NormType norm = NormType::rms;
+  double rms_norm_eps = 1e-5;
+  AttentionConfig attention = {};
+  MlpConfig mlp = {};
+};
+
 struct ModelConfig {
   std::string pattern;  // one symbol per layer, see layer.hpp
   Index vocab_size = 32784, hidden_size = 1024;
@@ -140,6 +150,7 @@ struct ModelConfig {
   std::int32_t pad_token_id = -1;           // padding token, whose embedding gets no gradient; negative: none
   std::int32_t decoder_start_token_id = 0;  // first token of the decoder input after an encoder
   std::string encoder_front = "tokens";     // what makes the first rows of an encoder, see front.hpp
+  std::optional<StackConfig> encoder = {};  // configuration of the layers before the symbol >; none: that of the other layers
   AttentionConfig attention;
   WindowConfig window;
   MambaConfig mamba;

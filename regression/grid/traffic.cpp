@@ -157,30 +157,45 @@ void expect_planned_messages(const ModelConfig& model, const std::vector<Span>& 
   EXPECT_EQ(ledger_of(plan_rank(in<double>(config), layout, grid.position()).traffic), counted) << model.pattern << " stage " << stage;
 }
 
+// The encoder is a stack with a width and heads of its own.
+ModelConfig with_narrow_encoder(ModelConfig m) {
+  m.attention.relative_bias.buckets = 0, m.attention.rotary_fraction = 1;
+  m.encoder = StackConfig{.hidden_size = 12, .norm = NormType::layer, .rms_norm_eps = 1e-3, .attention = m.attention, .mlp = m.mlp};
+  m.encoder->attention.num_heads = 4, m.encoder->attention.num_kv_heads = 2, m.encoder->attention.head_dim = 6;
+  return m;
+}
+
 TEST(traffic, every_pipeline_message_equals_its_plan) {
   ModelConfig encodes = encoder_and_decoder("*-*->*X-*X-", 8), keeps = named("T2").model;
   encodes.attention.num_heads = 8, encodes.attention.num_kv_heads = 4, encodes.objective = seq2seq({12, 1});
   keeps.pattern = "*K-KM-K*";
+  const ModelConfig narrow = with_narrow_encoder(encodes);
   for (const bool sequence : {false, true}) {
     expect_planned_messages(encodes, {{0, 6}, {6, 11}}, 4, sequence);
     expect_planned_messages(encodes, {{0, 3}, {3, 6}, {6, 8}, {8, 11}}, 2, sequence);
+    expect_planned_messages(narrow, {{0, 3}, {3, 6}, {6, 8}, {8, 11}}, 2, sequence);
     expect_planned_messages(keeps, {{0, 2}, {2, 3}, {3, 7}, {7, 8}}, 2, sequence);
   }
   sync_ranks();
 }
 
-// The gradients of tensors that travel are those of one rank, however the layers are cut into stages.
-TEST(traffic, tensors_passed_on_keep_gradients_of_one_rank) {
-  EngineConfig config = config_of(named("T2").model, 6);
-  config.model.pattern = "*K-KM-K*";
+// The gradients of tensors that travel are those of one rank, however the layers are cut into stages. Every second encoder
+// input is shorter, and takes a smaller capacity.
+void expect_gradients_of_one_rank(const ModelConfig& model, Index source_length) {
+  EngineConfig config = config_of(model, 6);
+  config.source_length = source_length;
+  if (source_length > 0) config.smaller_sources = {source_length / 2};
+  const auto batch_of = [&](Index first) {
+    MicroBatch m = micro_batch(first, batch, config.seq_length, model.vocab_size);
+    const Index rows = first / batch % 2 == 0 ? source_length : source_length / 2 - 1;
+    if (source_length > 0) m.source = {rows, micro_batch(first + 100, batch, rows, model.vocab_size).tokens};
+    return m;
+  };
   const auto outcome = [&](Grid& grid) {
     config.micros = 4 / grid.layout().size(Axis::data);
     Rig<double> rig(config, grid);
     set_weights(rig.engine);
-    StepOutcome o{
-        rig.engine.gradients([&](int i) { return micro_batch(first_sample(batch, i, grid), batch, config.seq_length, config.model.vocab_size); },
-                             config.micros, 1),
-        {}};
+    StepOutcome o{rig.engine.gradients([&](int i) { return batch_of(first_sample(batch, i, grid)); }, config.micros, 1), {}};
     o.gradients = gathered_gradients(rig.engine);
     return o;
   };
@@ -190,6 +205,14 @@ TEST(traffic, tensors_passed_on_keep_gradients_of_one_rank) {
     const Errors errors = errors_of(one, outcome(*grid_of(layout)));
     EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << ": loss " << errors.loss << ", gradient " << errors.worst_gradient();
   }
+}
+
+TEST(traffic, tensors_passed_on_keep_gradients_of_one_rank) {
+  ModelConfig keeps = named("T2").model, encodes = encoder_and_decoder("*-*>*X-X", 8);
+  keeps.pattern = "*K-KM-K*";
+  encodes.attention.num_heads = 8, encodes.attention.num_kv_heads = 4, encodes.objective = seq2seq({12, 1});
+  expect_gradients_of_one_rank(keeps, 0);
+  expect_gradients_of_one_rank(with_narrow_encoder(encodes), 12);
   sync_ranks();
 }
 

@@ -36,12 +36,13 @@ void check_context(const Layout& layout, const RunConfig& run) {
           "parallel.context_mode = balanced is for causal attention, and attention {} is bidirectional; set it to ring or heads",
           run.model.attention.causal ? "in front of the '>' of model.pattern" : "with model.attention.causal = false");
   if (s.shared() && s.mode == ContextMode::heads)
-    for (const LayerType& type : layer_types()) {
-      if (!type.traits.heads || layers.find(type.symbol) == std::string::npos) continue;
-      const auto [query, shared] = type.traits.heads(run.model);
-      const Index ranks = type.traits.without_mixers && layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor);
-      check_head_exchange(std::max<Index>(1, query / ranks), std::max<Index>(1, shared / ranks), s.ranks);
-    }
+    for (const Stack& stack : stacks_of(run.model))
+      for (const LayerType& type : layer_types()) {
+        if (!type.traits.heads || layers.find(type.symbol) == std::string::npos) continue;
+        const auto [query, shared] = type.traits.heads(stack.config);
+        const Index ranks = type.traits.without_mixers && layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor);
+        check_head_exchange(std::max<Index>(1, query / ranks), std::max<Index>(1, shared / ranks), s.ranks);
+      }
   if (!s.shared() || !has_layer(layers, &LayerTraits::ssm)) return;
   const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
   require(s.block_length() >= least, Exit::config,

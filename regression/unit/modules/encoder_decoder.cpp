@@ -163,6 +163,46 @@ TEST(encoder_decoder, registered_front_reads_bytes_and_learns) {
   EXPECT_EQ(parameter_count(m) - parameter_count(tokens), m.hidden_size * bytes_of_a_row);
 }
 
+// An encoder with a width, heads, norm and MLP of its own, in front of a decoder.
+ModelConfig model_of_two_widths(const std::string& pattern) {
+  ModelConfig m = model_of(pattern, 0);
+  m.encoder = StackConfig{.hidden_size = 12, .norm = NormType::layer, .rms_norm_eps = 1e-3, .attention = m.attention, .mlp = m.mlp};
+  m.encoder->attention.num_heads = 3, m.encoder->attention.num_kv_heads = 1, m.encoder->attention.head_dim = 6;
+  m.encoder->mlp.intermediate_size = 10, m.encoder->mlp.gated = false, m.encoder->mlp.activation = Activation::gelu;
+  return m;
+}
+
+TEST(encoder_decoder, encoder_of_own_configuration_matches_differences) {
+  for (const char* pattern : {"*->*X-", "B*>MX-*X"})
+    for (const bool bytes : {false, true}) {
+      ModelConfig m = model_of_two_widths(pattern);
+      if (bytes) m.encoder_front = "bytes";
+      check(m);
+      Rig<double> rig(config_of(m), single_rank_grid(m.layers()));
+      set_weights(rig.engine);
+      expect_differences_of(rig.engine, bytes ? with_pixels(batch_of(m), source_length, {14, 5}) : batch_of(m, {14, 5}));
+    }
+  std::map<std::string, Shape> shapes;
+  for (const Weight& w : declared_weights(model_of_two_widths("*->*X-"))) shapes[w.name] = w.shape;
+  const ModelConfig m = model_of_two_widths("*->*X-");
+  EXPECT_EQ(shapes.at("model.encoder.embed_tokens.weight"), (Shape{m.vocab_size, 12}));
+  EXPECT_EQ(shapes.at("model.layers.0.self_attn.q_proj.weight"), (Shape{18, 12}));
+  EXPECT_EQ(shapes.at("model.layers.1.feed_forward.up_proj.weight"), (Shape{10, 12}));
+  EXPECT_EQ(shapes.at("model.layers.2.norm.bias"), (Shape{12}));
+  EXPECT_EQ(shapes.at("model.layers.4.cross_attn.k_proj.weight"), (Shape{m.attention.num_kv_heads * m.attention.head_dim, 12}));
+  EXPECT_EQ(shapes.at("model.layers.4.cross_attn.q_proj.weight"), (Shape{m.attention.num_heads * m.attention.head_dim, m.hidden_size}));
+}
+
+TEST(encoder_decoder, contradictory_stacks_are_refused) {
+  ModelConfig m = model_of_two_widths("*->*X-");
+  m.attention.relative_bias = m.encoder->attention.relative_bias = {8, 7};
+  EXPECT_NE(std::string(error_of([&] { check(m); }).what()).find("encoder and decoder need as many buckets (8 and 8) and heads (3 and"),
+            std::string::npos);
+  m = model_of_two_widths("*->*X-");
+  m.encoder->attention.num_kv_heads = 2;
+  EXPECT_EQ(error_of([&] { check(m); }).code, Exit::config);
+}
+
 TEST(encoder_decoder, unknown_front_is_refused_by_name) {
   ModelConfig m = model_of_patches("*->*X-");
   m.encoder_front = "frames";

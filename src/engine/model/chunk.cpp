@@ -47,7 +47,8 @@ Chunk::Chunk(const ModelConfig& config, Span layers, Parameters& parameters, Par
   };
   if (first) declared([&] { embedding_ = std::make_unique<Embedding>(config_, parameters), front_ = make_front(config_, parameters, *embedding_); });
   for (Index i = layers.first; i < layers.last; ++i)
-    declared([&] { layers_.push_back(layer_type(config_.pattern[i]).make(config_, fmt::format("model.layers.{}", i), parameters)); });
+    declared(
+        [&] { layers_.push_back(layer_type(config_.pattern[i]).make(config_of_layer(config_, i), fmt::format("model.layers.{}", i), parameters)); });
   if (last)
     declared([&] {
       if (first) table = &embedding_->table();
