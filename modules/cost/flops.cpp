@@ -90,7 +90,10 @@ std::vector<double> adapter_flops(const ModelConfig& c, const TextLengths& lengt
 }
 
 // Flops of the encoder's front, per token of the text.
-double flops_of_front(const ModelConfig& c, const TextLengths& lengths) { return front_flops(c) * double(lengths.source) / double(lengths.text); }
+double flops_of_front(const ModelConfig& c, const TextLengths& lengths) {
+  const double front = front_flops(c);
+  return front > 0 ? front * double(lengths.source) / double(lengths.text) : 0;
+}
 
 double minimal(const LayerFlops& f) { return f.gemms + f.attention + f.recurrence + f.convolution; }
 double executed(const LayerFlops& f) { return f.gemms + f.attention + f.scan + f.convolution; }

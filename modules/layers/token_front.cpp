@@ -10,16 +10,15 @@ namespace {
 class TokenFront final : public Front {
  public:
   TokenFront(const ModelConfig& c, Parameters& parameters, Embedding& text)
-      : own_(has_own_table(c) ? std::make_unique<Embedding>(own_config(c), parameters, "model.encoder.") : nullptr), embedding_(own_ ? *own_ : text) {
-  }
+      : own_(has_own_table(c, text) ? std::make_unique<Embedding>(own_config(c), parameters, "model.encoder.") : nullptr),
+        embedding_(own_ ? *own_ : text) {}
   AnyTensor2 forward(Pass& a, Frame& frame, const FrontInput& input) override { return embedding_.forward(a, frame, input.tokens); }
   void backward(Pass& a, Frame& frame, const AnyTensor2& dx) override { embedding_.backward(a, frame, dx); }
 
  private:
-  static bool has_own_table(const ModelConfig& c) { return encoder_config(c).hidden_size != c.hidden_size; }
+  static bool has_own_table(const ModelConfig& c, Embedding& text) { return c.hidden_size != text.table().weight.shape.at(1); }
   // The embedding of the text makes the relative position bias, and the head may read its table.
-  static ModelConfig own_config(const ModelConfig& c) {
-    ModelConfig own = encoder_config(c);
+  static ModelConfig own_config(ModelConfig own) {
     own.attention.relative_bias.buckets = 0, own.tie_word_embeddings = false;
     return own;
   }

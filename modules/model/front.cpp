@@ -26,13 +26,13 @@ const FrontType& encoder_front(const ModelConfig& c) {
 
 std::vector<NamedField> front_fields(const ModelConfig& c, Index length) {
   if (!has_encoder(c) || !encoder_front(c).fields) return {};
-  return encoder_front(c).fields(c, length);
+  return encoder_front(c).fields(encoder_config(c), length);
 }
 
-double front_flops(const ModelConfig& c) { return has_encoder(c) && encoder_front(c).flops ? encoder_front(c).flops(c) : 0; }
+double front_flops(const ModelConfig& c) { return has_encoder(c) && encoder_front(c).flops ? encoder_front(c).flops(encoder_config(c)) : 0; }
 
 std::unique_ptr<Front> make_front(const ModelConfig& c, Parameters& parameters, Embedding& text) {
-  return has_encoder(c) ? encoder_front(c).make(c, parameters, text) : nullptr;
+  return has_encoder(c) ? encoder_front(c).make(encoder_config(c), parameters, text) : nullptr;
 }
 
 }  // namespace gyr

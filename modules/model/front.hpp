@@ -31,6 +31,7 @@ class Front {
   virtual void backward(Pass&, Frame&, const AnyTensor2& dx) = 0;
 };
 
+// The functions take the configuration of the encoder (encoder_config).
 struct FrontType {
   std::string name;
   // Declares the weights. `text`: embedding of the text, whose table a front may share.

@@ -124,7 +124,7 @@ enum class NormType { rms, layer, layer_no_bias };
 // on each branch's output.
 enum class NormPlacement { before, after, both };
 
-// What a stack of layers has of its own, besides its pattern. The rest is that of the model.
+// Configuration of a stack of layers, where it differs from that of the model.
 struct StackConfig {
   Index hidden_size = 1024;
   NormType norm = NormType::rms;

@@ -8,7 +8,7 @@
 //   token   the weight exceeds uniform * kept: the drawn token
 // A search finds the bits of that token's logit from the highest to the lowest (radix select), one digit of 4 bits per
 // round. draw_bins counts and weighs this rank's tokens by their next digit, an all-reduce adds the bins of the ranks, and
-// draw_digits chooses the digit. This folder is one room of kernels/ops, which is full.
+// draw_digits chooses the digit.
 //
 // A draw is uncertain if a limit is so close to the border of a token that rounding could decide, or if several tokens
 // have the logit that was found. The caller repeats it with a full row. All other draws are those of exact arithmetic,
