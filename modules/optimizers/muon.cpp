@@ -111,7 +111,7 @@ Rule read_muon(Section& optimizer, const NamedRule& rule) {
   MuonSettings m{};
   m.momentum.momentum = s.get("momentum", 0.95, "decay rate of the momentum").at_least(0).below(1);
   m.momentum.nesterov = s.get("nesterov", true, "Nesterov's momentum: the update looks one step ahead");
-  const int steps = s.get("steps", 5, "steps of the Newton-Schulz iteration, which orthogonalises").at_least(1).at_most(20);
+  const int steps = s.get("ns_steps", 5, "steps of the Newton-Schulz iteration, which orthogonalises").at_least(1).at_most(20);
   m.steps = polynomials(s.get("coefficients", "simple", "coefficients of these steps").one_of(polynomial_names()), steps);
   m.scale = choice_of<Scale>(s.get("scale", scale_names[0],
                                    "factor on the update of an r x c matrix (r outputs); match_rms_adamw: 0.2 sqrt(max(r, c)), so that learning "
@@ -120,16 +120,17 @@ Rule read_muon(Section& optimizer, const NamedRule& rule) {
                              scale_names);
   m.split = choice_of<Split>(s.get("split", split_names[0],
                                    "parts of a stored matrix that are orthogonalised apart; segments: z, x, B, C and dt of in_proj; heads: also each "
-                                   "head of q, k, v, z and x; whole: none")
+                                   "head of q, k, v, z and x, and of the heads of MLA; whole: none")
                                  .one_of(all_of(split_names)),
                              split_names);
   m.on_all_ranks = s.get("distribute", "owner",
                          "ranks that orthogonalise a matrix; owner: one of those that hold it, and another for the next; gather: all of them")
                        .one_of({"owner", "gather"})
+                       .effect(Effect::none)
                        .value() == "gather";
   m.scalar = rule(s.get("scalar", "adamw", "rule of all other weights: embeddings, output matrices, routers, vectors, convolutions and adapters")
                       .one_of({"adamw", "lamb", "lion", "sgd"}));
-  m.scalar_lr = s.get("scalar_lr", 1.0, "factor on the learning rate of these weights").positive();
+  m.scalar_lr = s.get("scalar_lr", 1.0, "factor on the learning rate of these weights").positive().finite();
   return std::make_shared<MuonRule>(m);
 }
 

@@ -439,7 +439,7 @@ TEST(huggingface, unsupported_or_inconsistent_models_are_refused) {
   must(material().train(folder / "out", {"model.pattern=P*", "train.steps=1"}));
   expect_refused({"export-hf", Material::checkpoint(folder / "out", 1), folder / "c"}, Exit::config, "model.pattern is");
   EXPECT_FALSE(fs::exists(folder / "c"));
-  expect_refused({"export-hf", exported() / "model.safetensors", folder / "c"}, Exit::data, "HDF5");
+  expect_refused({"export-hf", exported() / "model.safetensors", folder / "c"}, Exit::data, "is a Hugging Face folder");
 }
 
 // Tensors are copied in pieces: with a tensor of 64 MiB, import and export may use at most half of that on top of

@@ -37,7 +37,7 @@ std::vector<std::string> optimizers() {
   all.push_back("name: lamb, lamb: {exclude: none, max_ratio: 2}");
   all.push_back("name: muon, muon: {split: heads, scale: original, distribute: gather, nesterov: false, coefficients: polar_express, scalar: lamb}");
   all.push_back(
-      "name: lion, groups: ['*.in_proj.*', '*.down_proj.*', '*.o_proj.*'], group_rules: [muon, cubic, muon], muon: {split: whole, steps: 3}");
+      "name: lion, groups: ['*.in_proj.*', '*.down_proj.*', '*.o_proj.*'], group_rules: [muon, cubic, muon], muon: {split: whole, ns_steps: 3}");
   all.push_back("name: adamw, groups: ['*.q_proj.*', '*.out_proj.*', '*norm*'], group_rules: [lion, lamb, sgd], group_lrs: [0.1, 1, 2]");
   return all;
 }
@@ -158,6 +158,9 @@ TEST(optimizers, traffic_and_memory_equal_plan_and_closed_form) {
       train(rig, 1, 1);
       const Ledger counted = ledger_of(traffic_of(*grid));
       EXPECT_EQ(counted, ledger(config)) << text << " on " << layout.text();
+      const int shown =
+          layout.position_at([&](Axis a) { return a == Axis::data || a == Axis::context ? 0 : layout.coordinate(grid->position(), a); });
+      EXPECT_EQ(rig.capacity.working(), predicted_capacity(in<double>(config), layout, shown).working()) << text << " on " << layout.text();
       if (text != "name: lamb") continue;
       Index of_all = 0, of_team = 0;
       for (const auto& p : rig.engine.parameters())

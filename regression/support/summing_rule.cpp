@@ -27,7 +27,8 @@ class SummingRule final : public UpdateRule {
   Sgd formula_{0.5, true};
 };
 
-const RegisteredRule summing({"summing", "momentum, and the sum of all gradients", [](Section&, const NamedRule&) -> Rule { return std::make_shared<SummingRule>(); }});
+const RegisteredRule summing({"summing", "momentum, and the sum of all gradients",
+                              [](Section&, const NamedRule&) -> Rule { return std::make_shared<SummingRule>(); }});
 
 }  // namespace
 }  // namespace gyr::testing

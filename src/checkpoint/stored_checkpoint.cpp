@@ -66,8 +66,9 @@ void StoredCheckpoint::open_folder() {
   require(!foreign || fs::exists(manifest, error), Exit::data,
           "{}: is a Hugging Face folder, and a checkpoint is needed here; make one of it first with `gyrfalcon import-hf {} CHECKPOINT`", name_,
           name_);
-  require(fs::exists(manifest, error), Exit::missing, "{}: does not exist: {} is neither a complete checkpoint nor a Hugging Face folder",
-          manifest.string(), name_);
+  const bool damaged = fs::exists(path_ / "index.h5", error);
+  require(fs::exists(manifest, error), damaged ? Exit::data : Exit::missing,
+          "{}: does not exist: {} is neither a complete checkpoint nor a Hugging Face folder", manifest.string(), name_);
   manifest_ = manifest_of(text_of_file(manifest, most_manifest), manifest.string());
   for (const ManifestFile& file : manifest_.files) check_size(path_ / file.name, file.bytes);
 }

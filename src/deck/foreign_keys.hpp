@@ -96,7 +96,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"sgd_momentum", "optimizer.sgd.momentum", ""},
     {"muon_momentum", "optimizer.muon.momentum", ""},
     {"muon_use_nesterov muon_nesterov", "optimizer.muon.nesterov", ""},
-    {"ns_steps muon_num_ns_steps num_ns_steps", "optimizer.muon.steps", ""},
+    {"muon_num_ns_steps num_ns_steps", "optimizer.muon.ns_steps", ""},
     {"ns_coefficients muon_coefficient_type", "optimizer.muon.coefficients", ""},
     {"adjust_lr_fn muon_scale_mode", "optimizer.muon.scale", ""},
     {"muon_split_qkv", "optimizer.muon.split", ""},

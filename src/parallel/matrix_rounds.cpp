@@ -31,7 +31,34 @@ class Rounds {
     return round;
   }
 
+  LargestRound largest(const std::vector<std::vector<OwnedMatrix>>& rounds, bool on_all_ranks) const {
+    LargestRound largest;
+    for (const auto& round : rounds) {
+      Index parts = 0;
+      for (const OwnedMatrix& each : round) {
+        const WholeMatrix& m = matrices_[each.matrix];
+        const Coordinate replicas = layout_.replicas(bool(weights_[m.weight].weight.expert), holders_[0]);
+        Index most = 0, all = 0;  // elements of tensor-parallel shards, whatever part of them ZeRO gives to a rank
+        for (int rank = 0; rank < ranks(); ++rank)
+          if (replica(each.matrix, rank) == 0) most = std::max(most, held(m, rank)), all += held(m, rank);
+        parts += most * (on_all_ranks ? ranks() - 1 : 1);
+        const Index returned = on_all_ranks ? 0 : all * (zero_ ? 1 : replicas.ranks);
+        largest.whole = std::max({largest.whole, elements(m.box.count), returned});
+      }
+      largest.parts = std::max(largest.parts, parts);
+    }
+    return largest;
+  }
+
  private:
+  // Elements of a matrix in the tensor-parallel shard of a rank.
+  Index held(const WholeMatrix& m, int rank) const {
+    Index sum = 0;
+    for (const Held& box : held_at(weights_[m.weight], layout_, holders_[std::size_t(rank)]))
+      if (const auto both = common(box.box, m.box)) sum += elements(both->count);
+    return sum;
+  }
+
   // Part of a matrix on a rank, and if it is the first of the tensor-parallel ranks that hold it.
   struct Part {
     MatrixPart moved;
@@ -141,6 +168,12 @@ std::vector<std::vector<OwnedMatrix>> owner_rounds(const std::vector<WholeMatrix
     load[std::size_t(owner)] += matrices[m].cost, in_round += size;
   }
   return rounds;
+}
+
+LargestRound largest_round(const std::vector<PlacedTensor>& weights, const std::vector<WholeMatrix>& matrices, const Layout& layout, HeldBy by,
+                           int position, Index elements, bool on_all_ranks) {
+  const Rounds rounds(weights, matrices, layout, by, position);
+  return rounds.largest(owner_rounds(matrices, on_all_ranks ? 1 : rounds.ranks(), elements), on_all_ranks);
 }
 
 std::vector<MatrixRound> matrix_rounds(const std::vector<PlacedTensor>& weights, const std::vector<WholeMatrix>& matrices, const Layout& layout,

@@ -54,4 +54,12 @@ struct MatrixRound {
 std::vector<MatrixRound> matrix_rounds(const std::vector<PlacedTensor>& weights, const std::vector<WholeMatrix>& matrices, const Layout&, HeldBy,
                                        int position, Index elements, bool on_all_ranks);
 
+// Upper bounds over all ranks that hold the matrices, the same on each of them: elements of one rank's parts of a round's
+// matrices, and elements of one matrix that its owner sends or receives.
+struct LargestRound {
+  Index parts = 0, whole = 0;
+};
+LargestRound largest_round(const std::vector<PlacedTensor>& weights, const std::vector<WholeMatrix>& matrices, const Layout&, HeldBy, int position,
+                           Index elements, bool on_all_ranks);
+
 }  // namespace gyr

@@ -215,7 +215,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"optimizer.lion.beta2", {"0.5", course}},
                                                                          {"optimizer.muon.momentum", {"0.5", course}},
                                                                          {"optimizer.muon.nesterov", {"false", course}},
-                                                                         {"optimizer.muon.steps", {"2", course}},
+                                                                         {"optimizer.muon.ns_steps", {"2", course}},
                                                                          {"optimizer.muon.coefficients", {"quintic", course}},
                                                                          {"optimizer.muon.scale", {"spectral", course}},
                                                                          {"optimizer.muon.split", {"whole", course}},

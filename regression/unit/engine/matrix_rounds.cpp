@@ -93,6 +93,12 @@ void check(const Case& c, Index limit, bool on_all_ranks) {
   std::vector<std::vector<MatrixRound>> of_rank;
   for (int rank = 0; rank < c.layout.ranks(); ++rank)
     of_rank.push_back(matrix_rounds(c.weights, c.matrices, c.layout, HeldBy::all, rank, limit, on_all_ranks));
+  const LargestRound largest = largest_round(c.weights, c.matrices, c.layout, HeldBy::all, 0, limit, on_all_ranks);
+  for (const auto& rounds : of_rank)
+    for (const MatrixRound& round : rounds) {
+      EXPECT_LE(std::max(round.there.sent_size(), round.back.received_size()), largest.parts);
+      EXPECT_LE(std::max(round.there.received_size(), round.back.sent_size()), largest.whole);
+    }
   std::vector<int> transformed(c.matrices.size(), 0);
   for (std::size_t round = 0; round < of_rank[0].size(); ++round)
     for (int rank = 0; rank < c.layout.ranks(); ++rank) {

@@ -250,7 +250,7 @@ void follows(std::mt19937& random, double limit) {
   const std::vector<std::string> names = polynomial_names();
   const std::string name = names[random() % names.size()];
   Plain w = drawn(random, rows, columns), b{rows, columns, Values(w.x.size(), 0.0)};
-  Updated<T> weight(fmt::format("nesterov: {}, coefficients: {}, scale: unit_rms, momentum: 0.8, steps: 4", nesterov, name), matrix(rows, columns),
+  Updated<T> weight(fmt::format("nesterov: {}, coefficients: {}, scale: unit_rms, momentum: 0.8, ns_steps: 4", nesterov, name), matrix(rows, columns),
                     w);
   for (int t = 1; t <= 3; ++t) {
     const Plain g = drawn(random, rows, columns);

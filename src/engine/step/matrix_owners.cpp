@@ -2,7 +2,8 @@
 #include "src/engine/step/matrix_owners.hpp"
 
 #include <algorithm>
-#include <map>
+#include <set>
+#include <tuple>
 
 #include "kernels/ops/elementwise.hpp"
 
@@ -31,7 +32,7 @@ MatrixOwners::MatrixOwners(const OptimizerConfig& config, const Parameters& para
 void MatrixOwners::add(HeldBy by, bool on_all_ranks, const OptimizerConfig& config, const Parameters& parameters, Grid& grid) {
   const Layout& layout = grid.layout();
   const HeldBy ranks = by == HeldBy::expert_ranks && layout.expert == 1 ? HeldBy::all : by;
-  Shared shared{&grid.holders(ranks), on_all_ranks, layout.size(Axis::tensor) > 1 || layout.zero_shard() != Shard::none, {}, {}};
+  Shared shared{&grid.holders(ranks), on_all_ranks, layout.size(Axis::tensor) > 1 || layout.zero_shard() != Shard::none, {}, {}, {}};
   std::vector<PlacedTensor> weights;
   std::vector<WholeMatrix> matrices;
   for (const auto& p : parameters.all()) {
@@ -46,6 +47,7 @@ void MatrixOwners::add(HeldBy by, bool on_all_ranks, const OptimizerConfig& conf
   }
   const Index bucket = layout.bucket_bytes / Index(size_of(dtype_)) * layout.size(Axis::tensor);
   shared.rounds = matrix_rounds(weights, matrices, layout, by, grid.position(), bucket, on_all_ranks);
+  shared.largest = largest_round(weights, matrices, layout, by, grid.position(), bucket, on_all_ranks);
   shared_.push_back(std::move(shared));
 }
 
@@ -54,15 +56,12 @@ void MatrixOwners::add(HeldBy by, bool on_all_ranks, const OptimizerConfig& conf
 class MatrixOwners::Exchange {
  public:
   Exchange(Device& dev, Shared& shared, DType dtype, const OperandsOf& operands) : dev_(dev), shared_(shared), operands_(operands) {
-    Index out = 0, in = 0, matrix = 0;
-    for (const MatrixRound& round : shared.rounds) {
-      out = std::max({out, round.there.sent_size(), round.back.received_size()});
-      in = std::max({in, round.there.received_size(), round.back.sent_size()});
-      for (const std::size_t m : round.mine) matrix = std::max(matrix, shared.matrices[m].rows * shared.matrices[m].columns);
-    }
     for (std::size_t i = 0; i < std::min<std::size_t>(in_work, shared.rounds.size()); ++i)
-      buffers_.push_back({take(dev.scratch, dtype, out), take(dev.scratch, dtype, in), {}, {}});
+      buffers_.push_back({take(dev.scratch, dtype, shared.largest.parts), take(dev.scratch, dtype, shared.largest.whole), {}, {}});
+    Index matrix = 0;
+    for (const Matrix& m : shared.matrices) matrix = std::max(matrix, m.rows * m.columns);
     matrix_ = take(dev.scratch, dtype, matrix);
+    if (dev.dry_run()) reserve_workspaces();
   }
 
   void run() {
@@ -84,6 +83,13 @@ class MatrixOwners::Exchange {
     AnyTensor mine, owned;
     Event there, back;
   };
+  // Plans the workspaces of all transforms, of which another rank may own the largest: a plan of one rank holds for all.
+  void reserve_workspaces() {
+    const Device::Repeat not_counted(dev_, 0);
+    std::set<std::tuple<const MatrixRule*, Index, Index>> known;
+    for (const Matrix& m : shared_.matrices)
+      if (known.emplace(m.rule, m.rows, m.columns).second) m.rule->transform(dev_, {matrix_.data, matrix_.dtype, m.rows, m.columns});
+  }
   Buffers& buffers(std::size_t round) { return buffers_[round % in_work]; }
   static StridedBlock in_buffer(const MatrixPart& p) { return {p.at, p.rows, p.columns, p.columns}; }
   StridedBlock in_matrix(const MatrixPart& p) const {

@@ -38,6 +38,7 @@ class MatrixOwners {
     bool parts_differ;  // false: every holder has whole matrices
     std::vector<Matrix> matrices;
     std::vector<MatrixRound> rounds;
+    LargestRound largest;
   };
   class Exchange;
   void add(HeldBy, bool on_all_ranks, const OptimizerConfig&, const Parameters&, Grid&);
