@@ -37,7 +37,7 @@ MicroBatch padded(const Passages& passages, const Batch& batch, const ModelConfi
     m.positions.insert(m.positions.end(), positions.begin(), positions.end());
     m.tokens.resize(m.labels.size() + batch.seq_length - p.tokens.size(), 0);
     m.labels.resize(m.tokens.size(), ignored_label);
-    append_values(fields_of(model, batch.seq_length), p.values, batch.seq_length, m.values);
+    append_values(model.objective->fields(model, batch.seq_length), p.values, batch.seq_length, m.values);
   }
   return m;
 }

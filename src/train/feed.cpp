@@ -197,7 +197,7 @@ MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model,
     m.source.length = model.objective->lengths(Index(s.tokens.size()) - 1).source;
     append_source(labelled.source, m.source);
     if (model.objective->reads_pairs()) m.lengths.push_back(labelled.length());
-    append_values(fields_of(model, seq_length), labelled.values, seq_length, m.values);
+    append_values(model.objective->fields(model, seq_length), labelled.values, seq_length, m.values);
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);
   }
   return m;
