@@ -23,6 +23,8 @@ struct RowScore {
 struct ObjectiveScores {
   std::vector<RowScore> rows;        // scores of all rows of this rank
   std::vector<RowScore> order = {};  // sentence-order prediction: scores of the same rows
+  // preference: reward of each text, as in the field reference_of_text; with context parallelism on the first rank only
+  std::vector<double> of_texts = {};
   std::vector<double> margins = {};  // preference: margin of each pair's chosen response; with context parallelism on the first rank only
 };
 

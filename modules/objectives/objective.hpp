@@ -62,6 +62,16 @@ struct LossSum {
   double weight = 1;
 };
 
+class Objective;
+
+// A frozen model that scores the samples of a step before the trained model does, because the loss reads its scores: name
+// in the deck (models.NAME), objective that it scores with, and field that receives ObjectiveScores::of_texts.
+struct ScoringModel {
+  std::string name;
+  std::shared_ptr<const Objective> objective;
+  ValueName<double> values;
+};
+
 class Objective {
  public:
   virtual ~Objective() = default;
@@ -97,6 +107,8 @@ class Objective {
   // Values that the head or the embedding reads besides tokens and labels (named_values.hpp), for sequences of
   // seq_length tokens. label() returns them; their names do not depend on seq_length.
   virtual std::vector<NamedField> fields(const ModelConfig&, Index /*seq_length*/) const { return {}; }
+  // Further models whose scores the loss reads. A run may name them, or have the values with its data.
+  virtual std::vector<ScoringModel> scoring_models() const { return {}; }
   // Losses that are trained together. Runs report the first one as the loss.
   virtual std::vector<LossSum> losses() const { return {{}}; }
   Index further_losses() const { return Index(losses().size()) - 1; }

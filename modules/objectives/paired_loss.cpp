@@ -17,7 +17,7 @@ void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor
   fill<double>(a.dev, of_rows, 0);
   this->score_all(a, h, {labels.of_rows, losses}, {}, of_rows, scores ? &scores->rows : nullptr);
   const auto rewards = rewards_of(a, losses, labels.values);
-  if (scores && !a.dev.dry_run()) record_margins(a, rewards, labels.values, *scores);
+  if (scores && !a.dev.dry_run()) record_rewards(a, rewards, labels.values, *scores);
   const bool trains = scale.extent(0) > 0;
   compare(a, rewards, labels.values, trains, sum);
   if (!trains) return;
@@ -26,9 +26,9 @@ void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor
 }
 
 template <class T>
-void PairedLoss<T>::record_margins(Pass& a, Tensor2<const double> rewards, const NamedDeviceValues& values, ObjectiveScores& scores) {
+void PairedLoss<T>::record_rewards(Pass& a, Tensor2<const double> rewards, const NamedDeviceValues& values, ObjectiveScores& scores) {
   if (a.context && a.context->rank() > 0) return;
-  const auto of_texts = to_host(a.dev, flat(rewards));
+  const std::vector<double>& of_texts = scores.of_texts = to_host(a.dev, flat(rewards));
   const auto labels = to_host(a.dev, values.at(label_of_pair));
   for (std::size_t p = 0; p < labels.size(); ++p)
     if (labels[p] != ignored_label) scores.margins.push_back(of_texts[2 * p] - of_texts[2 * p + 1]);

@@ -20,11 +20,11 @@ class PairedLoss : public VocabularyHead<T> {
 
  protected:
   using A = Acc<T>;
-  // As VocabularyHead::score. Row scores are those of the text tokens; the margins of the pairs are added to `scores`.
+  // As VocabularyHead::score. Row scores are those of the text tokens; the rewards of the texts and the margins of the pairs are added to `scores`.
   void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores);
 
  private:
-  void record_margins(Pass&, Tensor2<const double> rewards, const NamedDeviceValues&, ObjectiveScores&);
+  void record_rewards(Pass&, Tensor2<const double> rewards, const NamedDeviceValues&, ObjectiveScores&);
   Tensor2<double> rewards_of(Pass&, Tensor1<const double> losses, const NamedDeviceValues&);
   void compare(Pass&, Tensor2<double> rewards, const NamedDeviceValues&, bool gradient, Tensor1<double> sum);
   Tensor1<A> divisors_of(Pass&, Tensor2<const double> gradient, const NamedDeviceValues&);

@@ -219,6 +219,9 @@ class Section {
   virtual ~Section() = default;
   // Nested section. The first help text given for a section is kept.
   virtual Section& section(std::string_view name, std::string_view help) = 0;
+  // Names that the user gave to the entries of this section, in order, where names are free: models: {NAME: {...}}. Each is
+  // then declared like any other section. A source that only describes settings returns a placeholder.
+  virtual std::vector<std::string> names() const = 0;
 
   // get: setting with a default. need: setting that must be given. T: bool, integers, floating point, text,
   // std::optional of these, and std::vector of these. A repeated declaration of a key must have the same default.

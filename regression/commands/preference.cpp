@@ -160,6 +160,143 @@ TEST(preference, validation_accuracy_and_margin_agree_on_any_grid) {
   }
 }
 
+// Pairs without a file of reference log-probabilities, and a run in which models.reference scores them.
+struct ScoredPairs {
+  Folder folder;
+  fs::path prefix = folder / "bare";
+
+  ScoredPairs() {
+    for (const char* file : {".bin", ".idx", ".json", "_mask.bin", "_mask.idx"})
+      if (fs::exists(material().prefix.string() + file)) fs::copy_file(material().prefix.string() + file, prefix.string() + file);
+  }
+  Words learning(const fs::path& output, const Words& more = {}) const {
+    Words words{"data.prefixes=[" + prefix.string() + "]", "models.reference.init_from=" + Material::get().trained().string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return material().learning(output, words);
+  }
+};
+
+// A layout of the trained model and one of its reference.
+struct Layouts {
+  int ranks;
+  Words words;
+};
+
+TEST(preference, reference_in_the_run_equals_stored_log_probabilities) {
+  ASSERT_EQ(material().evaluated.code, 0);
+  const ScoredPairs pairs;
+  const Words steps{"train.steps=12", "train.eval_every=6", "data.split=\"4,1,0\"", "train.global_batch_size=4", "train.micro_batch_size=1"};
+  const Folder folder;
+  ASSERT_EQ(run(material().learning(folder / "stored", steps)).code, 0);
+  const auto stored = losses(folder / "stored");
+  const auto validated = metrics(folder / "stored", "validation");
+  const std::vector<Layouts> all{
+      {0, {}},
+      {0, {"models.reference.micro_batch_size=2"}},
+      {2, {"parallel.data=2", "models.reference.tensor=2"}},
+      {2, {"parallel.data=2", "parallel.shard=weights"}},
+      {2, {"parallel.tensor=2", "parallel.sequence=true", "models.reference.ranks=1", "models.reference.tensor=1"}},
+      {2, {"parallel.context=2", "models.reference.context=1"}},
+      {2, {"parallel.pipeline=2", "models.reference.pipeline=1", "models.reference.context=2"}},
+      {4, {"parallel.tensor=2", "models.reference.ranks=0,3", "models.reference.pipeline=2", "models.reference.tensor=1"}}};
+  for (const auto& [ranks, words] : all) {
+    const fs::path output = folder / "scored";
+    fs::remove_all(output);
+    Words more = steps;
+    more.insert(more.end(), words.begin(), words.end());
+    const Result r = run(pairs.learning(output, more), {.ranks = ranks});
+    std::string text;
+    for (const std::string& word : words) text += word + " ";
+    ASSERT_EQ(r.code, 0) << text << r.out << r.err;
+    const auto found = losses(output);
+    ASSERT_EQ(found.size(), stored.size());
+    for (const auto& [step, loss] : stored) EXPECT_NEAR(found.at(step), loss, 1e-9) << text << "step " << step;
+    const auto here = metrics(output, "validation");
+    ASSERT_EQ(here.size(), validated.size());
+    for (std::size_t i = 0; i < here.size(); ++i)
+      for (const char* key : {"loss", "accuracy", "margin"}) EXPECT_NEAR(double(here[i].at(key)), double(validated[i].at(key)), 1e-9) << text << key;
+  }
+}
+
+// Text between the words and the next separator.
+std::string after(const std::string& text, const std::string& words, const char* separators) {
+  const auto at = text.find(words);
+  if (at == text.npos) return "";
+  const auto begin = text.find_first_not_of(' ', at + words.size());
+  return text.substr(begin, text.find_first_of(separators, begin) - begin);
+}
+
+TEST(preference, planned_memory_includes_the_reference) {
+  const ScoredPairs pairs;
+  for (const Words& layout : {Words{"parallel.data=2"}, {"parallel.tensor=2", "models.reference.ranks=0", "models.reference.tensor=1"}}) {
+    const Folder folder;
+    Words more{"train.steps=1"};
+    more.insert(more.end(), layout.begin(), layout.end());
+    const Result trained = run(pairs.learning(folder / "run", more), {.ranks = 2});
+    ASSERT_EQ(trained.code, 0) << trained.out << trained.err;
+    more.insert(more.end(), {"--dry-run", "--ranks", "2"});
+    const Result planned = run(pairs.learning(folder / "none", more));
+    ASSERT_EQ(planned.code, 0) << planned.out << planned.err;
+    const std::string memory = after(planned.out, "\nmemory ", "o\n");
+    EXPECT_FALSE(memory.empty()) << planned.out;
+    EXPECT_EQ(after(trained.out, "maximum memory per rank ", "\n") + " ", memory) << planned.out;
+    EXPECT_NE(planned.out.find("weights of models.reference"), std::string::npos) << planned.out;
+    Words limited = more;
+    limited.erase(std::find(limited.begin(), limited.end(), "--dry-run"), limited.end());
+    limited.push_back("memory.device_bytes=100000");
+    EXPECT_EQ(run(pairs.learning(folder / "limited", limited), {.ranks = 2}).code, 78);
+  }
+}
+
+TEST(preference, resumed_run_needs_the_same_reference) {
+  const ScoredPairs pairs;
+  const Folder folder;
+  const fs::path reference = folder / "reference";
+  fs::copy(Material::get().trained(), reference, fs::copy_options::recursive);
+  const auto learning = [&](const char* output, int steps, const Words& more = {}) {
+    Words words{"models.reference.init_from=" + reference.string(), fmt::format("train.steps={}", steps), "checkpoint.every=4",
+                "optimizer.decay_steps=8"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(pairs.learning(folder / output, words), {.ranks = 2});
+  };
+  ASSERT_EQ(learning("straight", 8).code, 0);
+  ASSERT_EQ(learning("resumed", 4).code, 0);
+  const Result again = learning("resumed", 8, {"--resume"});
+  ASSERT_EQ(again.code, 0) << again.out << again.err;
+  expect_bitwise_equal_runs(folder / "straight", folder / "resumed", 8);
+  fs::remove_all(reference);
+  fs::copy(Material::checkpoint(folder / "straight", 8), reference, fs::copy_options::recursive);
+  const Result changed = learning("resumed", 9, {"--resume"});
+  EXPECT_EQ(changed.code, 78) << changed.out << changed.err;
+  EXPECT_NE((changed.out + changed.err).find("models.reference: " + reference.string() + " has other weights since step_00000008"), std::string::npos)
+      << changed.out << changed.err;
+  EXPECT_EQ(learning("resumed", 9, {"--resume", "--accept-changes"}).code, 0);
+}
+
+TEST(preference, wrong_further_models_are_refused) {
+  const ScoredPairs pairs;
+  const Folder folder;
+  const std::string trained = Material::get().trained().string();
+  ASSERT_EQ(run(Material::get().train(folder / "wide", {"train.steps=1", "model.vocab_size=320"})).code, 0);
+  const auto expect_output = [&](const Words& more, int code, const std::string& text) {
+    const Result r = run(pairs.learning(folder / "never", more), {.ranks = 2});
+    EXPECT_EQ(r.code, code) << r.out << r.err;
+    EXPECT_NE((r.out + r.err).find(text), std::string::npos) << r.out << r.err;
+    EXPECT_FALSE(fs::exists(folder / "never")) << "a refused run has no output folder";
+  };
+  expect_output({"models.refrence.init_from=" + trained}, 78,
+                "models.refrence: train.objective = preference reads only reference; did you mean `reference`?");
+  expect_output({"models.reference.init_from=" + (folder / "wide").string()}, 78, "has a vocabulary of 320 tokens, and the trained model one of 300");
+  expect_output({"models.reference.init_from=" + (folder / "missing").string()}, 66, "missing");
+  expect_output({"models.reference.ranks=0-9"}, 78, "models.reference.ranks = 0-9: the run has ranks 0 to 1");
+  expect_output({"models.reference.ranks=1", "models.reference.tensor=2"}, 78, "models.reference on 1 rank (1)");
+  expect_output({"models.reference.precision=fp8"}, 78, "models.reference.precision");
+  expect_output({"models.reference.widht=3"}, 78, "models.reference.widht");
+  expect_output({"models.reference=3"}, 78, "models.reference");
+  expect_output({"parallel.plan=auto"}, 78, "parallel.plan = auto searches a layout for the trained model alone");
+  expect_output({"train.objective=next_token"}, 78, "models.reference: train.objective = next_token reads no further model");
+}
+
 TEST(preference, wrong_preference_data_and_options_are_refused) {
   const Folder folder;
   const fs::path kept = folder / "kept";

@@ -7,6 +7,7 @@
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/commands/notes.hpp"
+#include "src/config/placed_models.hpp"
 #include "src/deck/renamed_keys.hpp"
 #include "src/pretrained/pretrained.hpp"
 
@@ -129,6 +130,25 @@ void require_model_to_adapt(const Deck& deck, const RunConfig& run, const std::s
           file, resume ? fmt::format(", and {} has no run to resume", run.output) : "");
 }
 
+// Replaces the folder of a run from which a further model starts by its chosen checkpoint, as for train.init_from.
+void name_models(const std::string& file, std::vector<std::string>& overrides, const Runtime& runtime, const Note& note, Deck& deck) {
+  Deck early = Deck::read(file, overrides);
+  bool named = false;
+  for (const auto& [name, from] : read_model_sources(early))
+    if (const std::string chosen = chosen_model(from, runtime, note); chosen != from) {
+      overrides.push_back(key_of_model(name, "init_from") + "=" + write_yaml(chosen));
+      named = true;
+    }
+  if (named) deck = Deck::read(file, overrides);
+}
+
+std::map<std::string, ModelConfig> shapes_of_models(const std::string& file, const std::vector<std::string>& overrides) {
+  std::map<std::string, ModelConfig> shapes;
+  Deck early = Deck::read(file, overrides);
+  for (const auto& [name, from] : read_model_sources(early)) shapes[name] = inference_run(from).model;
+  return shapes;
+}
+
 }  // namespace
 
 RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string& effective) {
@@ -152,6 +172,7 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
     deck = Deck::read(a.deck, overrides);
     if (origin.checkpoint.empty()) from = origin.model;  // nothing has been trained: the run starts again
   }
+  name_models(a.deck, overrides, runtime, note, deck);
   RunDefaults defaults;
   // A run that is resumed takes the shape from its checkpoint, because the model that it started from may be gone.
   if (const std::string shape = from.empty() ? origin.checkpoint : from; !shape.empty()) {
@@ -159,7 +180,9 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
     defaults.precision = RunDefaults().precision;  // precision and sequence length come from the deck, not from the model
     defaults.seq_length = RunDefaults().seq_length;
   }
+  defaults.models = shapes_of_models(a.deck, overrides);
   RunConfig run = read_run_config(deck, defaults);
+  check_further_models(run);
   require_initial_tokenizer(origin, run.data.tokenizer);
   require_model_to_adapt(deck, run, a.deck, a.resume);
   check_padding(run);

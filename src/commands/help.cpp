@@ -33,11 +33,20 @@ std::vector<Declaration> keys_below(const std::string& section) {
   return found;
 }
 
+// True if the path is that of the key, in which a free name stands for any: models.NAME.ranks.
+bool is_path_of(const std::string& path, const Declaration& key) {
+  const auto begin = key.path.find(std::string(".") + free_name + ".");
+  if (begin == key.path.npos) return path == key.path;
+  const auto end = path.find('.', begin + 1);
+  return end != path.npos && path.compare(0, begin + 1, key.path, 0, begin + 1) == 0 &&
+         path.substr(end) == key.path.substr(begin + 1 + std::string_view(free_name).size());
+}
+
 // Keys with this path, or with this name in any section.
 std::vector<Declaration> keys_called(const std::string& name) {
   std::vector<Declaration> found;
   for (const Declaration& key : deck_keys())
-    if (key.path == name || key.path.ends_with("." + name)) found.push_back(key);
+    if (is_path_of(name, key) || key.path.ends_with("." + name)) found.push_back(key);
   return found;
 }
 

@@ -103,6 +103,9 @@ int plan(const PlanArguments& a) {
           if (runtime.rank() == 0) std::printf("%s", layout_report(asked).c_str());
           return;
         }
+        require(asked.models.empty() || !(a.explain || a.longest), Exit::usage,
+                "--explain and --longest plan the trained model alone, without models.{}; leave them out",
+                asked.models.empty() ? "" : asked.models[0].name);
         if (runtime.rank() == 0) check_token_files(asked), print_warnings(asked);
         const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);

@@ -162,6 +162,29 @@ std::string symbols_text(const EngineConfig& config, const Layout& layout) {
       "branches: each layer all-reduces one residual branch in forward and one in backward, a P layer two; recomputed layers repeat the forward\n");
 }
 
+// Layout, memory and work of a further model. Its scores are all-reduced over the run.
+std::string further_text(const FurtherPlan& f) {
+  const auto by_flops = [](const RankPlan& a, const RankPlan& b) { return a.flops < b.flops; };
+  const auto by_weights = [](const RankPlan& a, const RankPlan& b) { return a.capacity.weights < b.capacity.weights; };
+  const PlacedModel& placed = f.placed;
+  return fmt::format(
+      "{}, {} on rank{} {} = {}; up to {} of weights on a rank; scores the step with up to {} on a rank, and all-reduces {}; predicted times are "
+      "without it",
+      metric_text(double(parameter_count(placed.run.model)), "parameters"), placed.run.train.precision, placed.mesh.size() > 1 ? "s" : "",
+      placed.mesh.text(), placed.layout.text(), size_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_weights)->capacity.weights),
+      flop_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_flops)->flops),
+      bytes_text(double(placed.run.largest_batch() * scores_per_sample(placed)) * sizeof(double)));
+}
+
+std::string further_traffic(const std::vector<FurtherPlan>& further) {
+  std::string text;
+  for (const FurtherPlan& f : further)
+    if (f.placed.layout.ranks() > 1)
+      text +=
+          fmt::format("\nCommunication of a rank of models.{}, which scores the step\n", f.placed.use.name) + traffic_table(f.ranks, f.placed.layout);
+  return text;
+}
+
 std::string kernel_table(const RankPlan& p) {
   std::vector<Work> work = p.work;
   double flops = 0, bytes = 0;
@@ -295,7 +318,7 @@ double checkpoint_bytes(const RunConfig& run, const Layout& layout) {
 }
 
 Facts plan_facts(const RunPlan& plan) {
-  const auto& [run, layout, config, list] = plan;
+  const auto& [run, layout, config, further, list] = plan;
   const TextLengths lengths = run.lengths();
   const TokenFlops flops = forward_flops(run.model, lengths);
   const double step_tokens = double(run.largest_batch() * lengths.text);
@@ -316,6 +339,7 @@ Facts plan_facts(const RunPlan& plan) {
     facts.emplace_back("least bubble", fmt::format("{:.1f} % of a step if all stages take equally long and messages no time{}",
                                                    100 * bubble_fraction(config.schedule, shape),
                                                    shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : ""));
+  for (const FurtherPlan& f : further) facts.emplace_back("models." + f.placed.use.name, further_text(f));
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)
     facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
@@ -354,7 +378,7 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
 }
 
 std::string plan_report(const RunPlan& plan, const std::string& predicted) {
-  const auto& [run, layout, config, list] = plan;
+  const auto& [run, layout, config, further, list] = plan;
   Table summary({{""}, {"", false, 90}});
   for (const auto& [name, value] : plan_facts(plan)) summary.row({name, value});
   const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();
@@ -367,6 +391,7 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
          (layout.ranks() > 1 ? "\nCommunication of a rank in a step (payload passed to the communicator)\n" + symbols_text(config, layout) +
                                    traffic_table(list, layout)
                              : "") +
+         further_traffic(plan.further) +
          fmt::format("\nKernels of a step on rank {} (stage {}, tensor rank {}), which computes most\n", layout.rank_at(slowest.position),
                      layout.coordinate(slowest.position, Axis::pipeline), layout.coordinate(slowest.position, Axis::tensor)) +
          kernel_table(slowest);

@@ -4,17 +4,73 @@
 #include <algorithm>
 
 #include "src/train/engine_config.hpp"
+#include "src/train/scoring_models.hpp"
 
 namespace gyr {
 
-RunPlan::RunPlan(RunConfig r, int number) : run(std::move(r)), layout(layout_of(run, number)), config(engine_config(run, layout)) {
+namespace {
+
+std::vector<RankPlan> planned_ranks(const EngineConfig& config, const Layout& layout) {
+  std::vector<RankPlan> ranks;
   for (int position = 0; position < layout.ranks(); ++position)
     if (layout.coordinate(position, Axis::data) == 0) ranks.push_back(plan_rank(config, layout, position));
+  return ranks;
 }
 
-const RankPlan& RunPlan::of(int position) const {
+// Memory of further models on a rank of the run: their weights, and what they need of working memory.
+struct FurtherMemory {
+  std::vector<MemoryLine> weights;
+  Index working = 0;
+
+  Index sum() const {
+    Index bytes = 0;
+    for (const MemoryLine& line : weights) bytes += line.bytes;
+    return bytes;
+  }
+};
+
+FurtherMemory further_memory(const std::vector<FurtherPlan>& further, int rank) {
+  FurtherMemory memory;
+  for (const FurtherPlan& f : further)
+    if (const std::optional<int> here = f.placed.mesh.index_of(rank)) {
+      const Capacity& capacity = plan_at(f.ranks, f.placed.layout, f.placed.layout.position_of(*here)).capacity;
+      memory.weights.push_back({Memory::weights, fmt::format("weights of models.{}", f.placed.use.name), capacity.weights});
+      memory.working = std::max(memory.working, capacity.working());
+    }
+  return memory;
+}
+
+// Adds the further models on the replica of this rank that needs most for them.
+void add_further(RankPlan& plan, const Layout& layout, const std::vector<FurtherPlan>& further) {
+  FurtherMemory most;
+  Index bytes = -1;
+  for (int data = 0; data < layout.size(Axis::data); ++data) {
+    const int position = layout.position_at([&](Axis a) { return a == Axis::data ? data : layout.coordinate(plan.position, a); });
+    FurtherMemory memory = further_memory(further, layout.rank_at(position));
+    const Index all = memory.sum() + std::max(memory.working, plan.capacity.working());
+    if (all > bytes) bytes = all, most = std::move(memory);
+  }
+  plan.capacity.weights += most.sum();
+  plan.memory.insert(plan.memory.end(), most.weights.begin(), most.weights.end());
+  if (const Index more = most.working - plan.capacity.working(); more > 0) {
+    plan.capacity.scratch += most.working - (plan.capacity.forward_slots() + plan.capacity.scratch);
+    plan.memory.push_back({Memory::scratch, "activations and scratch of further models, beyond those of the trained model", more});
+  }
+}
+
+}  // namespace
+
+const RankPlan& plan_at(const std::vector<RankPlan>& ranks, const Layout& layout, int position) {
   const int first = layout.position_at([&](Axis a) { return a == Axis::data ? 0 : layout.coordinate(position, a); });
   return *std::lower_bound(ranks.begin(), ranks.end(), first, [](const RankPlan& plan, int wanted) { return plan.position < wanted; });
+}
+
+FurtherPlan::FurtherPlan(PlacedModel model) : placed(std::move(model)), config(scoring_config(placed)), ranks(planned_ranks(config, placed.layout)) {}
+
+RunPlan::RunPlan(RunConfig r, int number)
+    : run(std::move(r)), layout(layout_of(run, number)), config(engine_config(run, layout)), ranks(planned_ranks(config, layout)) {
+  for (PlacedModel& placed : placed_models(run, number)) further.emplace_back(std::move(placed));
+  for (RankPlan& plan : ranks) add_further(plan, layout, further);
 }
 
 const RankPlan& RunPlan::largest_rank() const {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/config/run_config.hpp"
+#include "src/config/placed_models.hpp"
 #include "src/engine/dry_run/plan.hpp"
 
 namespace gyr {
@@ -15,14 +15,29 @@ namespace gyr {
 // Name and text of each line at the top of a report.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
+// Planned ranks of a layout: one for each position whose data coordinate is 0, in order.
+const RankPlan& plan_at(const std::vector<RankPlan>&, const Layout&, int position);
+
+// A further model of a run, which scores the samples of a step.
+struct FurtherPlan {
+  explicit FurtherPlan(PlacedModel);
+
+  PlacedModel placed;
+  EngineConfig config;
+  std::vector<RankPlan> ranks;
+};
+
 struct RunPlan {
   RunPlan(RunConfig, int ranks);
 
   RunConfig run;
   Layout layout;
   EngineConfig config;
+  std::vector<FurtherPlan> further;
+  // Work and traffic are those of the trained model. Memory includes the further models: where replicas differ, because only
+  // some of them hold such a model, that of the replica that needs most.
   std::vector<RankPlan> ranks;
-  const RankPlan& of(int position) const;
+  const RankPlan& of(int position) const { return plan_at(ranks, layout, position); }
   const RankPlan& largest_rank() const;  // the rank that uses most memory
   const RankPlan& slowest() const;       // the rank that executes most FLOPs
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "src/base/table.hpp"
 #include "src/config/run_config.hpp"
@@ -24,6 +25,18 @@ std::string shell_word(const std::string& word) {
   return quoted + "'";
 }
 
+// All settings, with those of the models that these decks name.
+std::vector<Declaration> settings_known_to(const std::vector<std::map<std::string, std::string>>& decks) {
+  std::set<std::string> names;
+  for (const auto& deck : decks)
+    for (const auto& [path, value] : deck)
+      if (path.starts_with("models."))
+        if (const auto dot = path.find('.', 7); dot != path.npos) names.insert(path.substr(7, dot - 7));
+  Deck known = names.empty() ? Deck::describe() : Deck::describe({names.begin(), names.end()});
+  read_run_config(known);
+  return known.settings();
+}
+
 // `of_start`: the keys that only a new run reads, or the others.
 std::string names_of(const std::vector<DeckChange>& changes, Effect effect, bool of_start = false) {
   std::string names;
@@ -39,9 +52,7 @@ std::vector<DeckChange> deck_changes(const std::string& before, const std::strin
   if (before.empty() || now.empty()) return changes;
   auto was = values_of(before, "the deck of the checkpoint");
   const auto is = values_of(now, "the deck");
-  Deck known = Deck::describe();
-  read_run_config(known);
-  for (const Declaration& d : known.settings()) {
+  for (const Declaration& d : settings_known_to({was, is})) {
     const std::string fallback = one_line(parse_yaml("value: " + d.fallback, "default").items.at(0));
     const auto value_in = [&](const auto& deck) { return deck.contains(d.path) ? deck.at(d.path) : fallback; };
     if (value_in(was) != value_in(is)) changes.push_back({d.path, value_in(was), value_in(is), d.effect});
@@ -68,12 +79,9 @@ std::string text_of(const std::vector<DeckChange>& changes, const std::string& s
 std::string old_values(const std::vector<DeckChange>& changes) {
   const auto of_layout = [](const DeckChange& c) { return c.key.starts_with("parallel.") || c.key.starts_with("activation."); };
   if (std::all_of(changes.begin(), changes.end(), of_layout)) return "";  // a run may continue on other ranks
-  const Deck known = [] {
-    Deck deck = Deck::describe();
-    read_run_config(deck);
-    return deck;
-  }();
-  const auto declared = known.settings();
+  std::map<std::string, std::string> paths;
+  for (const DeckChange& c : changes) paths[c.key] = c.was;
+  const auto declared = settings_known_to({paths});
   std::string text;
   for (const DeckChange& c : changes) {
     if (is_of_start(c.key)) continue;  // a resumed run does not read it

@@ -86,6 +86,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.lr = read_learning_rate(optimizer, run.lr.unit, run.schedule_position(run.train.steps));
   run.weight_decay = read_weight_decay(optimizer, run.optimizer.weight_decay, run.lr);
   run.parallel = read_parallel(deck.section("parallel", "the process grid: data x pipeline x context x tensor parallel", Effect::none));
+  run.models = read_further_models(deck.section("models", "models besides the trained one, by name", Effect::none), defaults.models);
   run.parallel.islands = read_islands(deck.section("cluster", "properties of the machine that the layout takes into account", Effect::none));
   Section& activation = deck.section("activation", "activation checkpointing and offload", Effect::none);
   const ActivationPolicy policy = read_activation_policy(activation);

@@ -6,6 +6,7 @@
 
 #include "modules/model/layer.hpp"
 #include "src/checkpoint/checkpoint_config.hpp"
+#include "src/config/further_models.hpp"
 #include "src/config/train_config.hpp"
 #include "src/data/data_config.hpp"
 #include "src/deck/deck.hpp"
@@ -26,6 +27,7 @@ namespace gyr {
 
 struct RunConfig {
   ModelConfig model;
+  std::vector<FurtherModel> models;  // models besides the trained one
   DataConfig data;
   TrainConfig train;
   OptimizerConfig optimizer;
@@ -67,6 +69,7 @@ struct RunDefaults {
   ModelConfig model;
   std::string tokenizer, precision = "fp32";
   Index seq_length = 1024;
+  std::map<std::string, ModelConfig> models = {};  // shapes of the further models, by name
 };
 
 // Declares and reads every key of a run. The caller must call deck.finish() afterwards.

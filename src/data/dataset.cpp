@@ -91,7 +91,10 @@ void Dataset::open(const Corpus& corpus) {
   const TokenFile& file = *files_.back();
   masks_.push_back(LossMask::next_to(file));
   if (!options_.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options_.classes));
-  if (options_.pairs != Pairs::none) references_.emplace_back(file, options_.pairs == Pairs::with_reference);
+  if (options_.pairs != Pairs::none)
+    references_.emplace_back(file, options_.pairs == Pairs::with_reference      ? References::required
+                                   : options_.pairs == Pairs::without_reference ? References::none
+                                                                                : References::optional);
   require(options_.source_length == 0 || (masks_.back() && file.sequences() % 2 == 0), Exit::data,
           "{}: {} sequences{} are not pairs of an encoder input and a target text; build them with `gyrfalcon data build --source`",
           file.prefix().string(), file.sequences(), masks_.back() ? "" : " without a loss mask");

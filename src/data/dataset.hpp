@@ -52,9 +52,9 @@ struct Sample {
 };
 
 // Preference pairs: the documents of a corpus alternate between a chosen and a rejected text (data build --pairs), and
-// both are in one sample. The log-probabilities of a reference model (text_references.hpp) are optional (as_they_are)
-// or required (with_reference).
-enum class Pairs { none, as_they_are, with_reference };
+// both are in one sample. The log-probabilities of a reference model (text_references.hpp) are optional (as_they_are),
+// required (with_reference), or not read (without_reference).
+enum class Pairs { none, as_they_are, with_reference, without_reference };
 
 struct DatasetOptions {
   std::vector<Corpus> corpora;

@@ -24,16 +24,16 @@ double number_of(const json_line::json& row, const char* key) {
 
 fs::path references_path(const fs::path& prefix) { return fs::path(prefix) += "_reference.jsonl"; }
 
-TextReferences::TextReferences(const TokenFile& tokens, bool required) : path_(references_path(tokens.prefix())) {
+TextReferences::TextReferences(const TokenFile& tokens, References which) : path_(references_path(tokens.prefix())) {
   const std::string prefix = tokens.prefix().string();
   require(tokens.sequences() % 2 == 0, Exit::data, "{}: {} sequences do not form pairs; build them with `gyrfalcon data build --pairs`", prefix,
           tokens.sequences());
+  if (which == References::none) return;
   const bool there = fs::exists(path_);
-  require(
-      there || !required, Exit::missing,
-      "{}: does not exist, but the loss needs the log-probabilities of a reference model; write it with `gyrfalcon eval MODEL --objective preference "
-      "--data {} --records {}`",
-      path_.string(), prefix, path_.string());
+  require(there || which == References::optional, Exit::missing,
+          "{}: does not exist, but the loss needs the log-probabilities of a reference model; name it in the deck, as in "
+          "models.reference.init_from=MODEL, or write the file with `gyrfalcon eval MODEL --objective preference --data {} --records {}`",
+          path_.string(), prefix, path_.string());
   if (!there) return;
   of_sequences_.assign(std::size_t(tokens.sequences()), missing_reference);
   read(path_);

@@ -15,15 +15,18 @@ namespace gyr {
 
 std::filesystem::path references_path(const std::filesystem::path& prefix);  // returns PREFIX_reference.jsonl
 
+// Whether the file of a corpus is read: no, if it exists, or always.
+enum class References { none, optional, required };
+
 class TextReferences {
  public:
-  // Reads the file if it exists. Exit::missing if it is required and does not exist. Exit::data with the line number
-  // for an invalid line, and for an odd number of sequences.
-  TextReferences(const TokenFile& tokens, bool required);
+  // Exit::missing if the file is required and does not exist. Exit::data with the line number for an invalid line, and for
+  // an odd number of sequences.
+  TextReferences(const TokenFile& tokens, References);
 
-  // Reference log-probability of a sequence; 0 if there is no file. Exit::data if the file lacks this pair.
+  // Reference log-probability of a sequence; 0 if no file is read. Exit::data if the file lacks this pair.
   double of(std::int64_t sequence) const;
-  // A sentence that names the reference model; empty if there is no file.
+  // A sentence that names the reference model; empty if no file is read.
   std::string note() const;
 
  private:

@@ -20,7 +20,7 @@ struct Group final : Section {
   };
   std::string key, path, help, origin;
   TextKind kind;
-  bool describing = false;
+  std::vector<std::string> described;  // when only describing: names of sections whose names are free; empty: a text is read
   Effect effect = Effect::course;
   const YamlValue* written = nullptr;  // this section in the deck's text; null: the deck has no such section
   Group* parent = nullptr;
@@ -38,6 +38,7 @@ struct Group final : Section {
   }
 
   Group& section(std::string_view name, std::string_view help) override;
+  std::vector<std::string> names() const override;
   bool given(std::string_view name) const override { return find(name) != nullptr; }
   std::string settings_text(const std::vector<std::string>& paths) const override;
 
@@ -66,6 +67,10 @@ std::string lower_case(std::string text) {
 }
 
 std::string below(const std::string& path, std::string_view key) { return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key); }
+
+bool is_name(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == text.npos;
+}
 
 // ---- the command line ----
 
@@ -295,7 +300,7 @@ Group& Group::section(std::string_view name, std::string_view help) {
   inner->help = help;
   inner->origin = origin;
   inner->kind = kind;
-  inner->describing = describing;
+  inner->described = described;
   inner->effect = effect;
   inner->written = absent ? nullptr : node;
   inner->parent = this;
@@ -303,6 +308,15 @@ Group& Group::section(std::string_view name, std::string_view help) {
           absent ? "" : node->where, inner->path, help);
   entries.push_back({std::string(name), nullptr, std::move(inner)});
   return *entries.back().section;
+}
+
+std::vector<std::string> Group::names() const {
+  if (!described.empty()) return described;
+  if (!written) return {};
+  for (std::size_t i = 0; i < written->names.size(); ++i)
+    require(is_name(written->names[i]), Exit::config, "{}: `{}` is no name in section `{}`; use letters, digits, - and _", written->items[i].where,
+            shown(written->names[i]), path);
+  return written->names;
 }
 
 // Values with their origin, as in "run.yaml:3: model.hidden_size = 64 (with model.pattern = P)". Defaults are in
@@ -370,7 +384,7 @@ void Group::read(std::string_view key, Declaration& declaration, Place place) co
 }
 
 void Group::missing(std::string_view key, const Declaration& wanted) const {
-  if (describing) return;
+  if (!described.empty()) return;
   const std::string or_else = kind.overridden ? fmt::format(", or {}=VALUE on the command line", wanted.path) : "";
   fail(Exit::config, "{}: {} must be given ({}; {}). {}Write `{}:` under `{}:`{}", origin, wanted.path, wanted.help, wanted.type,
        slip(*this, std::string(key)), key, path, or_else);
@@ -448,9 +462,9 @@ Deck Deck::parse(const std::string& text, const std::string& origin, std::span<c
 
 Deck Deck::stored(const std::string& text, const std::string& origin) { return of(with_current_names(parse_yaml(text, origin)), origin); }
 
-Deck Deck::describe() {
+Deck Deck::describe(std::vector<std::string> names) {
   auto root = std::make_shared<Group>();
-  root->describing = true;
+  root->described = std::move(names);
   return Deck(std::move(root));
 }
 

@@ -25,6 +25,8 @@ struct TextKind {
   bool overridden = true;  // true if the command line may override its keys
 };
 
+inline constexpr const char* free_name = "NAME";  // placeholder of a free name, as in models.NAME.precision
+
 class Deck {
  public:
   // Overrides are "section.key=value" and take precedence over the file; the last one of a key wins. Error(missing) if
@@ -35,8 +37,9 @@ class Deck {
   static Deck parse(const std::string& text, const std::string& origin, std::span<const std::string> overrides = {}, const TextKind& = {});
   // Deck stored in a checkpoint: renamed keys (renamed_keys.hpp) are read under their new names.
   static Deck stored(const std::string& text, const std::string& origin);
-  // Empty deck that only collects declarations, for help. It requires no key.
-  static Deck describe();
+  // Empty deck that only collects declarations, for help. It requires no key. `names`: those of sections whose names are
+  // free (Section::names).
+  static Deck describe(std::vector<std::string> names = {free_name});
 
   // The section lives as long as the deck. `effect`: default of the settings in it.
   Section& section(std::string_view name, std::string_view help, Effect effect = Effect::course);

@@ -8,7 +8,8 @@
 
 namespace gyr {
 
-// Exit::config if this rank needs more than the limit. The message lists the activation policies that would fit.
-void check_device_limit(const RunConfig&, const EngineConfig&, const Layout&, int position, const Capacity&);
+// Exit::config if this rank needs more than the limit. The message lists the activation policies that would fit. `trained`: memory
+// of the trained model; `all`: of all models of the run.
+void check_device_limit(const RunConfig&, const EngineConfig&, const Layout&, int position, const Capacity& trained, const Capacity& all);
 
 }  // namespace gyr

@@ -31,7 +31,7 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.words = words_of(run);
   o.classes = run.model.objective->classes();
   if (run.model.objective->reads_pairs()) o.source_length = run.lengths().source;
-  o.pairs = run.model.objective->most_pairs(run.train.seq_length) > 0 ? Pairs::with_reference : Pairs::none;
+  if (run.model.objective->most_pairs(run.train.seq_length) > 0) o.pairs = run.models.empty() ? Pairs::with_reference : Pairs::without_reference;
   return o;
 }
 
@@ -175,6 +175,7 @@ std::string doubtful_epochs(const RunConfig& run, const Dataset& training) {
 
 std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) {
   std::vector<std::string> lines{epoch_text(run, data.training)};
+  for (const FurtherModel& m : run.models) lines.push_back(fmt::format("models.{}: frozen, from {}, on ranks {}", m.name, m.init_from, m.ranks));
   const auto warn = [&](const std::string& warning) {
     if (!warning.empty()) lines.push_back("warning: " + warning);
   };

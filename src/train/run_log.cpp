@@ -155,7 +155,7 @@ void RunLog::left_out(Index step, const Span& samples, const std::string& why, s
 void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all, double wall) {
   progress_.clear();
   compare();
-  progress_.print_line(Timers::table(names, all, wall, engine_step_parts));
+  progress_.print_line(Timers::table(names, all, wall, engine_step_parts(names)));
   metrics_.line(Timers::json(names, all));
 }
 

@@ -21,7 +21,25 @@ namespace gyr {
 
 namespace {
 
-constexpr const char* data_key = "data";  // key of the fingerprints of the token files in a checkpoint's provenance
+// Input of a run that must not change while it is resumed: token files, and the weights of further models. In a checkpoint's
+// provenance, fingerprints are found by section and name.
+struct Input {
+  const char* section;
+  std::string name;
+  std::string fingerprint;  // empty: it has none
+  std::string changed;      // of a changed input
+};
+
+std::vector<Input> inputs_of(const RunConfig& run) {
+  std::vector<Input> inputs;
+  for (const std::string& prefix : run.data.prefixes)
+    if (const auto fingerprint = fingerprint_of(prefix))
+      inputs.push_back({"data", prefix, fingerprint->id(), prefix + ": the token files were built again"});
+  for (const FurtherModel& m : run.models)
+    inputs.push_back({"models", m.name, fmt::format("{:016x}", checksum_of_model(m.init_from)),
+                      fmt::format("models.{}: {} has other weights", m.name, m.init_from)});
+  return inputs;
+}
 
 bool adapts_drawn_weights(const RunConfig& run) {
   const std::vector<Weight> weights = declared_weights(run.model);
@@ -70,7 +88,7 @@ void RunStart::check_branch(const std::filesystem::path& from) const {
   print_line(text_of(changed, from.filename().string()));
   require_loadable(from);
   require_same_function(changed, from.filename().string());
-  compare_data(saved, Changes::reported, from.filename().string());
+  compare_inputs(saved, Changes::reported, from.filename().string());
 }
 
 Index RunStart::check_resume(Changes changes) {
@@ -97,7 +115,7 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
     try {
       if (changes != Changes::known) require_loadable(*newest);
       if (changes == Changes::weighed) require_same_function(changed, newest->filename().string());
-      if (changes != Changes::known) compare_data(saved, changes, newest->filename().string());
+      if (changes != Changes::known) compare_inputs(saved, changes, newest->filename().string());
       return Candidate{*newest, saved.step};
     } catch (const Error& error) {  // the error is the same on every rank
       pass_over(error);
@@ -111,19 +129,17 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
   return {};
 }
 
-// Token files that were built again since the checkpoint was saved continue the run with other samples.
-void RunStart::compare_data(const CheckpointHeader& saved, Changes changes, const std::string& checkpoint) const {
+// Changed input continues the run with other samples or scores.
+void RunStart::compare_inputs(const CheckpointHeader& saved, Changes changes, const std::string& checkpoint) const {
   collective_check(parts_.grid.world(), [&] {
     if (!parts_.lead()) return;
     const Json provenance = json_in(saved.provenance);
-    const auto known = provenance.is_object() ? provenance.find(data_key) : provenance.end();
-    if (known == provenance.end() || !known->is_object()) return;
-    for (const std::string& prefix : parts_.run.data.prefixes) {
-      const std::string was = text_in(*known, prefix.c_str());
-      const auto now = fingerprint_of(prefix);
-      if (was.empty() || !now || now->id() == was) continue;
-      const std::string text =
-          fmt::format("{}: the token files were built again since {} was saved (fingerprint {}, now {})", prefix, checkpoint, was, now->id());
+    if (!provenance.is_object()) return;
+    for (const Input& input : inputs_of(parts_.run)) {
+      const auto known = provenance.find(input.section);
+      const std::string was = known != provenance.end() && known->is_object() ? text_in(*known, input.name.c_str()) : "";
+      if (was.empty() || input.fingerprint == was) continue;
+      const std::string text = fmt::format("{} since {} was saved (fingerprint {}, now {})", input.changed, checkpoint, was, input.fingerprint);
       require(changes != Changes::weighed, Exit::config, "{}; restore them, start a new run with --anew, or give --accept-changes", text);
       print_line(text);
     }
@@ -157,8 +173,7 @@ CheckpointHeader RunStart::header() const {
   for (const auto& [name, value] : build_facts()) provenance[name] = value;
   CheckpointHeader h;
   if (parts_.lead())  // the first rank writes manifests
-    for (const std::string& prefix : parts_.run.data.prefixes)
-      if (const auto fingerprint = fingerprint_of(prefix)) provenance[data_key][prefix] = fingerprint->id();
+    for (const Input& input : inputs_of(parts_.run)) provenance[input.section][input.name] = input.fingerprint;
   h.deck = parts_.deck;
   h.seed = parts_.run.train.seed;
   h.provenance = json_text(provenance);

@@ -67,13 +67,13 @@ void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const Ru
 
 void train(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world) {
   const Identity me = identity_of(world, options.attempt);
-  Timers timers(engine_timer_names());
+  Timers timers(engine_timer_names(run.models.empty() ? Scoring::none : Scoring::first));
   Trace trace(run.trace, traces_of(run));
   Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
   Grid grid(layout_of(run, me.ranks), world, wait_policy_of(world), &watch.progress_record());
   const EngineConfig config = engine_config(run, grid.layout());
   const RunData data = open_data(run, grid);  // errors in the data show up before planning, which may take long
-  const auto engine = training_engine(run, config, me, grid, timers, watch.progress_record());
+  const auto engine = training_engine(run, config, me, grid, world, timers, watch.progress_record());
 
   RunFolder run_folder;
   RunFolder& folder = options.folder ? *options.folder : run_folder;

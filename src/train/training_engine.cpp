@@ -14,6 +14,7 @@
 #include "src/train/device_limit.hpp"
 #include "src/train/feed.hpp"
 #include "src/train/run_paths.hpp"
+#include "src/train/scoring_models.hpp"
 #include "src/watch/stop.hpp"
 
 namespace gyr {
@@ -22,9 +23,11 @@ namespace {
 
 class RunEngine final : public TrainingEngine {
  public:
-  RunEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Identity& me, Grid& grid, Timers& timers,
-            const ProgressRecord& progress_record)
-      : run_(run), capacity_(capacity), timers_(timers), engine_(config, grid, &capacity_, timers), fault_(run.fault, me, engine_, progress_record) {}
+  RunEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, std::vector<PlannedModel> further, const Identity& me,
+            Grid& grid, MPI_Comm world, Timers& timers, ProgressRecord& progress_record)
+      : run_(run), capacity_(capacity), together_(together(capacity, further)), timers_(timers), working_(Memory::activations, together_.working()),
+        engine_(config, grid, &capacity_, timers, &working_), scoring_(std::move(further), grid, world, working_, progress_record),
+        fault_(run.fault, me, engine_, progress_record) {}
 
   void initialise() override { engine_.initialise(run_.train.seed); }
   void load_weights(const std::filesystem::path& model) override {
@@ -39,7 +42,7 @@ class RunEngine final : public TrainingEngine {
   void before(Index step) override { fault_.inject_fault(step); }
 
   StepResult step(const StepOrder& order, const Dataset& data, const Span& samples, const CheckpointHeader& state, const Note& print_line) override {
-    const auto source = [&, read = feed(data, samples.first, engine_.config(), engine_.grid())](int i) {
+    const auto source = [&, read = fed(data, samples)](int i) {
       auto t = timers_.scope("data");
       const Recorder::Span span(engine_.grid().recorder(), "data", {.chunk = 0, .micro = i});
       engine_.grid().begin_task("data", i);
@@ -60,7 +63,7 @@ class RunEngine final : public TrainingEngine {
   std::optional<Validation> validate(const Dataset& data, Index batches, Index batch, const std::function<bool()>& stop) override {
     Validator validator(engine_);
     for (Index i = 0; i < batches; ++i) {
-      validator.add(feed(data, i * batch, engine_.config(), engine_.grid()), micros(batch));
+      validator.add(fed(data, {i * batch, (i + 1) * batch}), micros(batch));
       if (i + 1 < batches && stop()) return {};
     }
     require(validator.tokens() > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences",
@@ -80,11 +83,18 @@ class RunEngine final : public TrainingEngine {
     const SaveOptions options{files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
     return std::make_unique<Saver>(checkpoints_of(run_), options, engine_);
   }
-  const Capacity& capacity() const override { return capacity_; }
+  const Capacity& capacity() const override { return together_; }
   double gemm_rate() const override { return gyr::gemm_rate(engine_.precision()); }
   std::string graphs() const override { return engine_.graphs(); }
 
  private:
+  // Micro-batches of this rank of a global batch, with the scores of further models.
+  MicroBatches fed(const Dataset& data, const Span& samples) {
+    auto t = timers_.scope(run_.models.empty() ? "data" : "score");
+    const SampleSource source = [&data](Index number) { return data.sample(number); };
+    return scoring_.scored(source, samples, feed(source, samples.first, engine_.config(), engine_.grid()), engine_.device());
+  }
+
   // Micro-batches of this rank in a global batch.
   int micros(Index batch) { return int(batch / (engine_.grid().layout().size(Axis::data) * engine_.config().micro_batch_size)); }
 
@@ -97,9 +107,11 @@ class RunEngine final : public TrainingEngine {
   }
 
   const RunConfig& run_;
-  const Capacity capacity_;
+  const Capacity capacity_, together_;  // memory of the trained model, and of all models
   Timers& timers_;
+  const Arena working_;  // working memory of all models
   Engine engine_;
+  ScoringModels scoring_;
   Fault fault_;
 };
 
@@ -112,11 +124,13 @@ void planning(ProgressRecord& progress_record) {
 
 }  // namespace
 
-std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const Identity& me, Grid& grid, Timers& timers,
-                                                ProgressRecord& progress_record) {
-  const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), [&] { planning(progress_record); });
-  collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity); });
-  return std::make_unique<RunEngine>(run, config, capacity, me, grid, timers, progress_record);
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const Identity& me, Grid& grid, MPI_Comm world,
+                                                Timers& timers, ProgressRecord& progress_record) {
+  const auto beat = [&] { planning(progress_record); };
+  const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), beat);
+  std::vector<PlannedModel> further = planned_models(run, me.rank, me.ranks, beat);
+  collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity, together(capacity, further)); });
+  return std::make_unique<RunEngine>(run, config, capacity, std::move(further), me, grid, world, timers, progress_record);
 }
 
 }  // namespace gyr

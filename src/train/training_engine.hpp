@@ -42,12 +42,14 @@ class TrainingEngine {
   virtual void check_replicas(Index step) = 0;  // compares data-parallel replicas (src/engine/model/replicas.hpp)
 
   virtual std::unique_ptr<StateSaver> saver() = 0;
-  virtual const Capacity& capacity() const = 0;  // planned bytes of this rank, by category
+  virtual const Capacity& capacity() const = 0;  // planned bytes of this rank with all models, by category
   virtual double gemm_rate() const = 0;          // measured GEMM throughput of this rank, FLOP/s
   virtual std::string graphs() const = 0;        // log line: parts of a step that run as CUDA graphs (Engine::graphs)
 };
 
-// Makes the engine after planning its memory. Planning may take long, and a stop signal ends it with Exit::again.
-std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const Identity&, Grid&, Timers&, ProgressRecord&);
+// Makes the engine after planning its memory, and loads the further models of the run. `world`: the ranks of the grid in their
+// order. Planning may take long, and a stop signal ends it with Exit::again.
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const Identity&, Grid&, MPI_Comm world, Timers&,
+                                                ProgressRecord&);
 
 }  // namespace gyr

@@ -210,6 +210,44 @@ TEST(deck, declared_keys_appear_in_help_and_effective_deck) {
   EXPECT_EQ(deck.help(), described.help());  // help does not depend on what the user wrote
 }
 
+// Sections with names of the user's choice.
+std::vector<std::pair<std::string, Index>> named_widths(Deck& deck) {
+  Section& models = deck.section("models", "models by name");
+  std::vector<std::pair<std::string, Index>> widths;
+  for (const std::string& name : models.names())
+    widths.emplace_back(name, models.section(name, "a model").get("width", 7, "channels").positive().value());
+  return widths;
+}
+
+TEST(deck, sections_may_have_free_names) {
+  Deck deck = Deck::parse("models:\n  critic: {width: 3}\n  judge-2:\n", "run.yaml", std::vector<std::string>{"models.Late.width=5"});
+  using Widths = std::vector<std::pair<std::string, Index>>;
+  EXPECT_EQ(named_widths(deck), (Widths{{"critic", 3}, {"judge-2", 7}, {"Late", 5}}));
+  deck.finish();
+  Deck again = Deck::parse(deck.effective(), "effective");
+  EXPECT_EQ(named_widths(again), named_widths(deck));
+  Deck none = Deck::parse("other: {}\n", "run.yaml"), described = Deck::describe(), named = Deck::describe({"a", "b"});
+  EXPECT_TRUE(named_widths(none).empty());
+  EXPECT_EQ(named_widths(described), (Widths{{"NAME", 7}}));
+  EXPECT_EQ(named_widths(named), (Widths{{"a", 7}, {"b", 7}}));
+}
+
+TEST(deck, wrong_entries_of_named_sections_are_refused) {
+  const auto message = [](const std::string& text) {
+    const Error error = error_of([&] {
+      Deck deck = Deck::parse("models:\n" + text, "run.yaml");
+      named_widths(deck);
+      deck.finish();
+    });
+    return std::string(error.what());
+  };
+  EXPECT_NE(message("  critic: {widht: 3}\n").find("run.yaml:2: unknown key `models.critic.widht`; did you mean `width`?"), std::string::npos)
+      << message("  critic: {widht: 3}\n");
+  EXPECT_NE(message("  critic: {width: 0}\n").find("run.yaml:2: models.critic.width"), std::string::npos);
+  EXPECT_NE(message("  critic: 3\n").find("run.yaml:2: `models.critic` is a section"), std::string::npos) << message("  critic: 3\n");
+  EXPECT_NE(message("  'my critic': {width: 3}\n").find("run.yaml:2: `my critic` is no name in section `models`"), std::string::npos);
+}
+
 TEST(deck, help_is_aligned_within_120_columns) {
   Deck deck = Deck::describe();
   Section& s = deck.section("a_section", "help");

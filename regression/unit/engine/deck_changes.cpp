@@ -173,6 +173,15 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.seq2seq.end_token", {"7", course}},
                                                                          {"train.preference.beta", {"0.5", course}},
                                                                          {"train.init_from", {"model", none}},
+                                                                         {"models.NAME.init_from", {"model", course}},
+                                                                         {"models.NAME.precision", {"bf16", course}},
+                                                                         {"models.NAME.ranks", {"0-3", none}},
+                                                                         {"models.NAME.data", {"2", none}},
+                                                                         {"models.NAME.pipeline", {"2", none}},
+                                                                         {"models.NAME.context", {"2", none}},
+                                                                         {"models.NAME.tensor", {"2", none}},
+                                                                         {"models.NAME.expert", {"2", none}},
+                                                                         {"models.NAME.micro_batch_size", {"2", none}},
                                                                          {"train.init_head", {"new", none}},
                                                                          {"train.classify.labels", {"[a, b]", function}},
                                                                          {"train.classify.num_labels", {"3", function}},
@@ -329,6 +338,7 @@ Overrides base_of(const std::string& key) {
   if (key == "model.latent.rope.truncate") return {"model.latent.rope.type=yarn", "model.latent.rope_dim=8", "model.latent.rope.original_length=200"};
   for (const RuleType& type : rule_types())
     if (key.starts_with("optimizer." + type.name + ".")) return {"optimizer.name=" + type.name};
+  if (key.starts_with("models.")) return {"models.NAME.init_from=another"};
   if (key == "model.dropout.head") return {"train.objective=tag", "train.tag.num_labels=24"};
   return {};
 }

@@ -14,9 +14,15 @@
 
 namespace gyr {
 
-std::vector<std::string> engine_timer_names() {
-  return {"step",           "data",          "forward",   "backward", "pipeline wait", "reduce gradients",
-          "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint"};
+std::vector<std::string> engine_timer_names(Scoring scoring) {
+  std::vector<std::string> names{"step",           "data",          "forward",   "backward", "pipeline wait", "reduce gradients",
+                                 "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint"};
+  if (scoring == Scoring::first) names.insert(names.begin() + 2, "score");
+  return names;
+}
+
+std::size_t engine_step_parts(const std::vector<std::string>& timer_names) {
+  return std::size_t(std::find(timer_names.begin(), timer_names.end(), "evaluate") - timer_names.begin()) - 1;
 }
 
 Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {

@@ -47,8 +47,10 @@ struct EngineConfig {
 };
 
 // Timer names of an engine; the first timer covers the full step, and the next ones its parts.
-std::vector<std::string> engine_timer_names();
-constexpr std::size_t engine_step_parts = 8;
+// Scoring::first: further models score the samples of a step before it.
+enum class Scoring { none, first };
+std::vector<std::string> engine_timer_names(Scoring = Scoring::none);
+std::size_t engine_step_parts(const std::vector<std::string>& timer_names);  // number of these parts
 
 struct StepResult {
   double loss = 0;             // main loss, mean over labelled tokens of the global batch

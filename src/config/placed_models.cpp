@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/config/placed_models.hpp"
+
+#include <algorithm>
+
+#include "modules/settings/nearest.hpp"
+#include "src/config/layout_rules.hpp"
+
+namespace gyr {
+
+namespace {
+
+const ScoringModel* find(const std::vector<ScoringModel>& uses, const std::string& name) {
+  const auto at = std::find_if(uses.begin(), uses.end(), [&](const ScoringModel& use) { return use.name == name; });
+  return at == uses.end() ? nullptr : &*at;
+}
+
+// The model that the run trains is replaced by `m`, which only scores.
+RunConfig run_of(const RunConfig& run, const FurtherModel& m, const ScoringModel& use, bool everywhere) {
+  RunConfig of_model = run;
+  of_model.models.clear();
+  of_model.model = *m.model;
+  of_model.model.objective = use.objective;
+  of_model.train.init_from = m.init_from;
+  if (!m.precision.empty()) of_model.train.precision = m.precision;
+  if (m.micro_batch_size > 0) of_model.train.micro_batch_size = m.micro_batch_size;
+  of_model.recompute = {}, of_model.offload = {};
+  ParallelConfig& p = of_model.parallel;
+  const auto choose = [](int& size, int chosen) {
+    if (chosen > 0) size = chosen;
+  };
+  choose(p.pipeline, m.pipeline), choose(p.context, m.context), choose(p.tensor, m.tensor), choose(p.expert, m.expert);
+  p.data = m.data;
+  p.layers.clear(), p.virtual_stages = 1, p.one_chunk = one_f_one_b;  // these settings belong to the pipeline of training
+  p.reduce_dtype.reset();
+  p.shard = p.shard == Shard::weights ? Shard::weights : Shard::none;
+  if (p.tensor == 1) p.sequence = false;
+  p.attention_ranks = 0;
+  if (!everywhere) p.permutation.clear(), p.islands.clear();
+  return of_model;
+}
+
+}  // namespace
+
+void check_further_models(const RunConfig& run) {
+  const std::vector<ScoringModel> uses = run.model.objective->scoring_models();
+  std::vector<std::string> names;
+  for (const ScoringModel& use : uses) names.push_back(use.name);
+  for (const FurtherModel& m : run.models) {
+    const std::string near = nearest(m.name, names);
+    require(find(uses, m.name), Exit::config, "models.{}: train.objective = {} reads {}; {}", m.name, run.model.objective->name(),
+            names.empty() ? "no further model" : fmt::format("only {}", fmt::join(names, ", ")),
+            near.empty() ? "remove this section" : fmt::format("did you mean `{}`?", near));
+    require(m.model->vocab_size == run.model.vocab_size, Exit::config,
+            "models.{}: the model in {} has a vocabulary of {} tokens, and the trained model one of {}; they must read the same token ids", m.name,
+            m.init_from, m.model->vocab_size, run.model.vocab_size);
+    const Objective& before = *m.model->objective;
+    require(keeps_head(before, *find(uses, m.name)->objective), Exit::config,
+            "models.{}: the model in {} was trained with train.objective = {}, and predicts no next tokens to score; name another model", m.name,
+            m.init_from, before.name());
+  }
+  if (run.models.empty()) return;
+  const std::string& name = run.models.front().name;
+  require(run.parallel.plan == Planning::deck, Exit::config,
+          "parallel.plan = auto searches a layout for the trained model alone, without memory for models.{}; set the layout in the deck", name);
+  require(!run.offload.find_alpha, Exit::config,
+          "activation.alpha = auto is found for the trained model alone, without memory for models.{}; give a fraction of 0 to 1", name);
+}
+
+std::vector<PlacedModel> placed_models(const RunConfig& run, int ranks) {
+  const std::vector<ScoringModel> uses = run.model.objective->scoring_models();
+  std::vector<PlacedModel> placed;
+  for (const FurtherModel& m : run.models) {
+    const std::optional<Mesh> mesh = Mesh::read(m.ranks, ranks);
+    require(mesh.has_value(), Exit::config,
+            "models.{}.ranks = {}: the run has ranks 0 to {}; write all, or numbers and ranges in ascending order, each rank once, as in 0-3,6",
+            m.name, m.ranks, ranks - 1);
+    PlacedModel p{*find(uses, m.name), *mesh, {}, run_of(run, m, *find(uses, m.name), mesh->size() == ranks)};
+    try {
+      p.layout = layout_by_rules(p.run, mesh->size());
+    } catch (const Error& error) {
+      fail(error.code, "models.{} on {} rank{} ({}), whose grid is models.{}.pipeline, context, tensor and data, or that of parallel: {}", m.name,
+           mesh->size(), mesh->size() > 1 ? "s" : "", m.ranks, m.name, error.what());
+    }
+    placed.push_back(std::move(p));
+  }
+  return placed;
+}
+
+Index scores_per_sample(const PlacedModel& placed) {
+  for (const NamedField& field : placed.use.objective->fields(placed.run.model, placed.run.train.seq_length))
+    if (const auto* values = std::get_if<ValueField<double>>(&field); values && values->name.text == placed.use.values.text)
+      return values->per_sequence;
+  fail(Exit::internal, "the objective {} has no values '{}' per sequence", placed.use.objective->name(), placed.use.values.text);
+}
+
+}  // namespace gyr
