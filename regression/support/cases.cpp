@@ -160,7 +160,7 @@ double WeightValues::operator()(Index i) const { return double(float(base_ + sca
 
 void set_weights(Engine& engine) {
   for (const auto& p : engine.stage().parameters().all()) assign(engine.device(), *p, WeightValues(p->weight));
-  engine.optimizer().reset(engine.device());
+  engine.reset_optimizer();
 }
 
 MicroBatch micro_batch(Index first, Index batch, Index seq_length, Index vocab_size) {

@@ -15,7 +15,7 @@ namespace gyr {
 
 std::filesystem::path references_path(const std::filesystem::path& prefix);  // returns PREFIX_reference.jsonl
 
-// Whether the file of a corpus is read: no, if it exists, or always.
+// The file of a corpus is not read, read if it exists, or must exist.
 enum class References { none, optional, required };
 
 class TextReferences {

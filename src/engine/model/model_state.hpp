@@ -39,7 +39,7 @@ class ModelState {
     return master ? master : tensor(p, Content::weight);
   }
   Trained trained() const { return optimizer_config().trained(); }
-  // Sets the states to zero and copies the weights into the master weights.
+  // Sets the states to zero and copies the weights into the master weights. Does nothing if nothing is trained.
   virtual void reset_optimizer() = 0;
 
   // Calls the hook in training steps from now on; null: no hook. Not allowed in a dry run.

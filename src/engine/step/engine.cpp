@@ -81,7 +81,7 @@ ParameterList Engine::parameters() const {
 
 void Engine::initialise(std::uint64_t seed) {
   for (const auto& p : parameters()) gyr::initialise(device_, *p, seed);
-  if (optimizer_) optimizer_->reset(device_);
+  reset_optimizer();
 }
 
 Piece Engine::tensor(const Parameter& p, Content content) const {

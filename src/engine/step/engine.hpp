@@ -135,7 +135,9 @@ class Engine final : public ModelState {
   Device& device() override { return device_; }
   ParameterList parameters() const override;
   Piece tensor(const Parameter&, Content) const override;
-  void reset_optimizer() override { optimizer_->reset(device_); }
+  void reset_optimizer() override {
+    if (optimizer_) optimizer_->reset(device_);
+  }
   void set_hook(Hook*) override;
   void on_gradients(std::function<void(const std::vector<AnyTensor>&)> f) override { on_gradients_ = std::move(f); }
 
