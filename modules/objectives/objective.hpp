@@ -129,6 +129,8 @@ class Objective {
   virtual double scored() const { return 1; }
   // True if the objective uses word boundaries (SampleView::begins), as far as the tokenizer of the data is known.
   virtual bool needs_word_starts() const { return false; }
+  // True if the head gives each row a value instead of a loss; RowScore::loss is then this value.
+  virtual bool gives_values() const { return false; }
   // Class names in order, if rows predict classes; empty: rows predict tokens of the vocabulary. An objective with
   // classes needs data with classes.
   virtual const std::vector<std::string>& classes() const;
@@ -161,8 +163,9 @@ struct ObjectiveType {
 // target.
 std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const std::uint8_t> learned);
 
-std::shared_ptr<const Objective> preference(double beta);  // creates the objective of direct preference optimization (DPO)
-LossTerms read_loss_terms(Section& train);                 // label smoothing, z-loss, entropy bonus
+std::shared_ptr<const Objective> preference(double beta);    // creates the objective of direct preference optimization (DPO)
+std::shared_ptr<const Objective> reward(double center = 0);  // creates the objective of reward models
+LossTerms read_loss_terms(Section& train);                   // label smoothing, z-loss, entropy bonus
 
 // Layer symbols of the model's pattern, followed by those of its head (MTP modules).
 std::string all_layers(const ModelConfig&);

@@ -30,7 +30,7 @@ class ScalarHead : public VocabularyHead<T> {
   void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores);
 
   // Adds the loss of all rows to `sum`. With `scale` (1) in device memory, sets dy to the gradient of scale * loss;
-  // otherwise dy is empty. `scores`, if given, receives the score of every row. Not called in a dry run.
+  // otherwise dy is empty. `scores`, if given, receives the score of every row.
   virtual void loss_of(Pass&, Tensor1<const A> y /*(R)*/, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, Tensor1<A> dy /*(R)*/,
                        ObjectiveScores* scores) = 0;
 

@@ -57,6 +57,7 @@ inline constexpr ForeignValue foreign_values[] = {
     {"parallel.reduce_dtype", "fp32 float32 float fp64", "full", ""},
     {"train.objective", "causal_lm causallm clm lm next_token_prediction gpt pretrain pretraining autoregressive sft", "next_token", ""},
     {"train.objective", "dpo", "preference", ""},
+    {"train.objective", "rm reward_model reward_modeling rewardtrainer bradley_terry", "reward", ""},
     {"train.objective", "masked_lm masked_language_modeling maskedlm bert", "mlm", ""},
     {"train.objective", "classification sequence_classification text_classification", "classify", ""},
     {"train.objective", "ner token_classification tagging", "tag", ""},

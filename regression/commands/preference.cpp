@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tests of preference training (DPO) with the program: data build --pairs, reference log-probabilities (eval
+// Tests of preference training (DPO) and reward models with the program: data build --pairs, reference log-probabilities (eval
 // --objective preference --records), training (train.objective preference) and evaluation, equal on any grid.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int pairs = 120;
+constexpr int pairs_in_data = 120;
 
 // Pairs whose chosen answers all end in the same word, and whose rejected answers end in another word.
 struct Pairs {
@@ -34,7 +34,7 @@ struct Pairs {
       return text;
     };
     std::string lines;
-    for (int i = 0; i < pairs; ++i) {
+    for (int i = 0; i < pairs_in_data; ++i) {
       Json line{{"chosen", text() + " sha"}, {"rejected", text() + " pe"}};
       if (i % 4 > 0) line["prompt"] = text();
       lines += line.dump() + "\n";
@@ -99,7 +99,7 @@ TEST(preference, token_files_of_pairs_ignore_the_rank_count) {
 TEST(preference, log_probabilities_are_the_same_on_any_grid) {
   ASSERT_EQ(material().evaluated.code, 0) << material().evaluated.out << material().evaluated.err;
   const auto single_rank = by_pair(material().reference);
-  EXPECT_EQ(single_rank.size(), std::size_t(pairs));
+  EXPECT_EQ(single_rank.size(), std::size_t(pairs_in_data));
   for (const Words& grid : {Words{"--tensor", "1"}, {"--tensor", "2", "--pipeline", "2"}, {"--tensor", "4"}}) {
     const Folder folder;
     const Result r = material().eval(Material::get().trained(), folder / "records", grid, 4);
@@ -295,6 +295,74 @@ TEST(preference, wrong_further_models_are_refused) {
   expect_output({"models.reference=3"}, 78, "models.reference");
   expect_output({"parallel.plan=auto"}, 78, "parallel.plan = auto searches a layout for the trained model alone");
   expect_output({"train.objective=next_token"}, 78, "models.reference: train.objective = next_token reads no further model");
+}
+
+// A run that trains a reward model on the pairs, which needs no file of reference log-probabilities.
+Words rewarding(const ScoredPairs& pairs, const fs::path& output, const Words& more = {}) {
+  Words words{"data.prefixes=[" + pairs.prefix.string() + "]", "train.objective=reward", "train.init_head=new", "train.reward.center=0.01"};
+  words.insert(words.end(), more.begin(), more.end());
+  return material().learning(output, words);
+}
+
+TEST(preference, reward_model_learns_the_same_on_any_grid) {
+  const ScoredPairs pairs;
+  std::map<int, double> single_rank;
+  for (const Words& grid : {Words{}, {"parallel.tensor=2", "parallel.sequence=true"}, {"parallel.context=2"}, {"parallel.pipeline=2"}}) {
+    const Folder folder;
+    Words more = grid;
+    more.push_back("train.steps=30");
+    const Result r = run(rewarding(pairs, folder.path(), more), {.ranks = grid.empty() ? 0 : 2});
+    ASSERT_EQ(r.code, 0) << r.out << r.err;
+    const auto found = losses(folder.path());
+    if (single_rank.empty()) single_rank = found;
+    EXPECT_LT(found.at(30), 0.7 * found.at(1));
+    for (const auto& [step, loss] : single_rank) EXPECT_NEAR(found.at(step), loss, 1e-9) << "step " << step;
+  }
+}
+
+TEST(preference, reward_model_is_scored_and_exported) {
+  const ScoredPairs pairs;
+  const Folder folder;
+  ASSERT_EQ(run(rewarding(pairs, folder / "run", {"train.steps=30"})).code, 0);
+  const fs::path checkpoint = Material::checkpoint(folder / "run", 30);
+  const auto score = [&](const fs::path& model, const char* file, int ranks = 0, const Words& more = {}) {
+    Words words{"eval",        model,  "--data",    pairs.prefix,  "--length", "64",
+                "--precision", "fp64", "--records", folder / file, "--json",   folder / "json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = run(words, {.ranks = ranks});
+    EXPECT_EQ(r.code, 0) << r.out << r.err;
+    EXPECT_EQ(r.out.find("perplexity"), std::string::npos) << "a reward model predicts no tokens: " << r.out;
+    return by_pair(folder / file);
+  };
+  const auto scores = score(checkpoint, "one");
+  EXPECT_EQ(scores.size(), std::size_t(pairs_in_data));
+  EXPECT_GT(double(json_in(folder / "json").at("results").at("accuracy")), 0.9);
+  const Result exported = run({"export-hf", checkpoint, folder / "hf"});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  EXPECT_NE(exported.err.find("transformers has no class FalconH1ForSequenceClassification"), std::string::npos) << exported.err;
+  EXPECT_EQ(json_in(folder / "hf/config.json").at("id2label").size(), 1u);
+  for (const auto& [pair, record] : score(folder / "hf", "two", 2, {"--tensor", "2"}))
+    for (const char* key : {"chosen", "rejected"}) EXPECT_NEAR(double(scores.at(pair).at(key)), double(record.at(key)), 1e-10) << key << pair;
+  const Result generated = run({"generate", checkpoint, "--prompt", "ka", "--tokens", "3"});
+  EXPECT_EQ(generated.code, 78) << generated.out << generated.err;
+  EXPECT_NE((generated.out + generated.err).find("no output for tokens"), std::string::npos) << generated.out << generated.err;
+  EXPECT_EQ(run({"eval", checkpoint, "--data", pairs.prefix, "--logits", folder / "l.h5"}).code, 64);
+  EXPECT_EQ(run({"export-gguf", checkpoint, folder / "m.gguf"}).code, 78);
+}
+
+TEST(preference, models_that_are_no_reward_models_are_refused) {
+  const ScoredPairs pairs;
+  const Folder folder;
+  ASSERT_EQ(run(rewarding(pairs, folder / "run", {"train.steps=1"})).code, 0);
+  ASSERT_EQ(run({"export-hf", Material::checkpoint(folder / "run", 1), folder / "hf"}).code, 0);
+  Json config = json_in(folder / "hf/config.json");
+  config["id2label"]["1"] = "LABEL_1";
+  put_contents(folder / "hf/config.json", config.dump());
+  const Result two = run({"eval", folder / "hf", "--data", pairs.prefix});
+  EXPECT_EQ(two.code, 65) << two.err;
+  EXPECT_NE((two.out + two.err).find("has 2 classes; a reward model has one label"), std::string::npos) << two.out << two.err;
+  const Result headless = run(rewarding(pairs, folder / "b", {"train.steps=1", "train.init_head=stored"}));
+  EXPECT_EQ(headless.code, 78) << headless.out << headless.err;
 }
 
 TEST(preference, wrong_preference_data_and_options_are_refused) {

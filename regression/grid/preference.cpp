@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preference training (DPO) on grids of up to 8 ranks: loss, gradients and predictions of pairs equal those of one
+// Preference training (DPO) and reward models on grids of up to 8 ranks: loss, gradients and predictions of pairs equal those of one
 // rank, whichever ranks hold the tokens of the two texts and the columns of the vocabulary.
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int micros_of_all = 8;
 
-RunConfig run_of(Index seq_length, bool tied) {
+RunConfig run_of(Index seq_length, bool tied, std::shared_ptr<const Objective> objective = preference(0.3)) {
   Deck deck = Deck::parse(fmt::format("train: {{seq_length: {}}}\ndata: {{order: documents, documents: separate}}\n", seq_length), "deck");
   RunConfig run = read_run_config(deck);
   ModelConfig& m = run.model;
@@ -29,7 +29,7 @@ RunConfig run_of(Index seq_length, bool tied) {
   m.attention.num_heads = 8, m.attention.num_kv_heads = 4, m.attention.head_dim = 4, m.mamba.num_heads = 8;
   m.mlp.intermediate_size = 16;
   m.dropout.embedding = 0.2;
-  m.objective = preference(0.3);
+  m.objective = std::move(objective);
   return run;
 }
 
@@ -48,8 +48,8 @@ StepOutcome step_on(Grid& grid, const RunConfig& run, Index batch, Index first) 
 
 TEST(preference, loss_and_gradients_equal_those_of_one_rank) {
   std::mt19937 random(seed_of_run());
-  for (const bool tied : {false, true}) {
-    const RunConfig run = run_of(Index(33 + random() % 12), tied);
+  for (const auto& [tied, objective] : {std::pair(false, preference(0.3)), {true, preference(0.3)}, {false, reward(0.05)}}) {
+    const RunConfig run = run_of(Index(33 + random() % 12), tied, objective);
     const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
     const StepOutcome one = step_on(single_rank_grid(4), run, batch, first);
     ASSERT_GT(one.result.tokens, micros_of_all / 2) << "too few pairs";
@@ -59,8 +59,8 @@ TEST(preference, loss_and_gradients_equal_those_of_one_rank) {
       const StepOutcome many = step_on(*grid, run, batch, first);
       const Errors errors = errors_of(one, many);
       EXPECT_EQ(many.result.tokens, one.result.tokens);
-      EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << (tied ? " tied" : "") << ": loss " << errors.loss << ", norm " << errors.norm
-                                                     << ", gradient " << errors.worst_gradient();
+      EXPECT_TRUE(within_limits(errors, DType::f64)) << layout.text() << (tied ? " tied " : " ") << objective->name() << ": loss " << errors.loss
+                                                     << ", norm " << errors.norm << ", gradient " << errors.worst_gradient();
     }
   }
   sync_ranks();
@@ -85,7 +85,7 @@ Validation by_hand(const RunConfig& run, Index batch, Index first) {
         for (const auto& [name, value] : record) {
           const double* const number = std::get_if<double>(&value);
           if (name == "margin") margins += *number, preferred += *number > 0, ++pairs;
-          if (name == "preference_loss") loss += *number;
+          if (name == "preference_loss" || name == "reward_loss") loss += *number;
         }
     }
   }
@@ -94,7 +94,8 @@ Validation by_hand(const RunConfig& run, Index batch, Index first) {
 
 TEST(preference, validation_matches_predictions_on_any_grid) {
   std::mt19937 random(seed_of_run());
-  const RunConfig run = run_of(Index(33 + random() % 12), random() % 2 == 0);
+  const bool values = random() % 2 == 0;
+  const RunConfig run = run_of(Index(33 + random() % 12), !values && random() % 2 == 0, values ? reward(0) : preference(0.3));
   const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
   const Validation expected = by_hand(run, batch, first);
   for (const Layout& layout : layouts_of_four_layers()) {

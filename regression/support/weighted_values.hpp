@@ -20,6 +20,7 @@ class WeightedSquares : public ScalarHead<T> {
   using A = Acc<T>;
   void loss_of(Pass& a, Tensor1<const A> y, const Labels& labels, Tensor1<const double> scale, Tensor1<double> sum, Tensor1<A> dy,
                ObjectiveScores* scores) override {
+    if (a.dev.dry_run()) return;
     const auto weights = labels.values.at(row_weight), targets = labels.values.at(sequence_target);
     for (Index r = 0; r < Index(y.extent(0)); ++r) {
       const double weight = labels.of_rows(r) == ignored_label ? 0 : weights(r), error = double(y(r)) - targets(r / a.sequences.seq_length);

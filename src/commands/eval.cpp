@@ -212,6 +212,8 @@ void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
     outputs.emplace(a, runtime.rank() == 0);
   });
   const std::string precision = a.precision.empty() ? run.train.precision : a.precision;
+  require(a.logits.empty() || !run.model.objective->gives_values(), Exit::usage,
+          "--logits: a model of train.objective = {} has no logits; leave it out", run.model.objective->name());
   std::optional<LogitsFile> logits;
   if (!a.logits.empty()) logits.emplace(a.logits, grid, evaluation->passages(), columns_of(run.model), precision_of(precision));
   Figures figures(*run.model.objective);

@@ -68,7 +68,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model = read_model_config(model, defaults.model);
   run.model.objective = read_objective(train_section(deck), run.model, *defaults.model.objective);
   run.model.loss_terms = read_loss_terms(train_section(deck));
-  if (!run.model.objective->classes().empty()) run.model.tie_word_embeddings = false;
+  if (!run.model.objective->classes().empty() || run.model.objective->gives_values()) run.model.tie_word_embeddings = false;
   run.model.lora = read_lora(finetune_section(deck).section("lora", "low-rank adapters (LoRA)"), defaults.model.lora);
   check_source(run.model);
   run.model.objective->check_model(run.model);

@@ -57,23 +57,27 @@ class TokenFileEvaluation : public Evaluation {
       if (!model_.objective->predicts())
         c.records.push_back({{"loss", s.tokens > 0 ? Json(s.loss / s.tokens) : Json()}, {"tokens", Index(s.tokens)}});
     }
-    require(loss.count() > 0, Exit::data, "the {} sequences have no token to predict; score more of them, or longer ones", scores.size());
+    require(loss.count() > 0 || !predicted_.empty(), Exit::data, "the {} sequences have no token to predict; score more of them, or longer ones",
+            scores.size());
     for (const std::string& note : dataset_.notes()) c.text += printable(note) + "\n";
     if (left_out_ > 0)
       c.text += fmt::format("{} token{} after the last window {} not scored: a sample has --length tokens\n", left_out_, left_out_ > 1 ? "s" : "",
                             left_out_ > 1 ? "are" : "is");
-    c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} tokens of {} sequences", loss.value(), std::exp(loss.value()), Index(loss.count()),
-                          scores.size());
-    c.results = {{"loss", loss.value()},
-                 {"loss_stderr", loss.error()},
-                 {"perplexity", std::exp(loss.value())},
-                 {"tokens", Index(loss.count())},
-                 {"sequences", scores.size()}};
+    if (loss.count() > 0) add_loss(loss, scores.size(), c);
     add_predictions(c);
     return c;
   }
 
  private:
+  static void add_loss(const Mean& loss, std::size_t sequences, Conclusion& c) {
+    c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} tokens of {} sequences", loss.value(), std::exp(loss.value()), Index(loss.count()),
+                          sequences);
+    c.results = {{"loss", loss.value()},
+                 {"loss_stderr", loss.error()},
+                 {"perplexity", std::exp(loss.value())},
+                 {"tokens", Index(loss.count())},
+                 {"sequences", sequences}};
+  }
   // Pairs in the order of the data, which their samples do not have; other passages as they are.
   std::vector<Index> order_of_records() const {
     std::vector<Index> order(std::size_t(passages_.count()));

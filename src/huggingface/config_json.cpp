@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/huggingface/config_json.hpp"
 
+#include "modules/objectives/objective.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/family.hpp"
@@ -43,6 +44,16 @@ const Family& family_in(ConfigReader& reader) {
   return *family;
 }
 
+// Reads a reward model. tie_word_embeddings is false because there is no output matrix.
+void read_values(ConfigReader& r) {
+  const std::size_t labels = r.classes().size();
+  r.demand(labels == 1, "id2label", "has {} classes; a reward model has one label (num_labels = 1): the rows of score.weight", labels);
+  r.known("problem_type");
+  r.config.model.tie_word_embeddings = false;
+  r.config.model.objective = reward();
+  r.config.ahead.reset();
+}
+
 }  // namespace
 
 HuggingFaceConfig parse_config_json(std::string_view text, const std::string& origin) {
@@ -54,6 +65,7 @@ HuggingFaceConfig parse_config_json(std::string_view text, const std::string& or
   reader.config.model_type = family.model_type, reader.config.architecture = family.architecture;
   reader.config.blocks = read_quantization(reader, family);
   family.read(reader);
+  if (family.values) read_values(reader);
   reader.read_training();
   reader.note_unknown_keys();
   return reader.checked();
@@ -69,6 +81,7 @@ std::string write_config_json(const HuggingFaceConfig& c, const Family& family) 
   j["model_type"] = family.model_type;
   if (!c.dtype.empty()) j["dtype"] = c.dtype, j["torch_dtype"] = c.dtype;
   family.write(c, j);
+  if (family.values) j["id2label"] = {{"0", "LABEL_0"}}, j["label2id"] = {{"LABEL_0", 0}};
   if (c.model_type == family.model_type)
     for (const auto& [key, text] : c.carried) j[key] = nlohmann::ordered_json::parse(text);
   if (c.blocks && family.blocks) j[quantization_key] = written_blocks();

@@ -16,7 +16,7 @@ class ConfigReader;
 
 struct Family {
   const char* model_type;    // model_type in config.json
-  const char* architecture;  // class name in transformers, as in architectures of config.json
+  std::string architecture;  // class name in transformers, as in architectures of config.json
   // Reads config.json into reader.config. Throws Exit::data if the file asks for something that is not supported.
   void (*read)(ConfigReader& reader);
   void (*write)(const HuggingFaceConfig&, nlohmann::ordered_json&);
@@ -27,7 +27,9 @@ struct Family {
       nullptr;  // true for extra tensors that are not weights and are ignored; null: none are allowed
   // Names of further tensors in which a folder may repeat the weight; null: there are none.
   std::vector<std::string> (*copies)(const ModelConfig&, const std::string& weight) = nullptr;
-  bool blocks = false;  // true: folders of this family may store expert matrices in MXFP4 blocks
+  bool blocks = false;     // true: folders of this family may store expert matrices in MXFP4 blocks
+  bool values = false;     // true: reward models, whose scalar head (score.weight) takes the place of the output matrix
+  bool own_class = false;  // true: transformers has no class of this name, and a user must define it
 };
 
 // All families, in order of preference for export: the first class that can represent a model is used. The first family

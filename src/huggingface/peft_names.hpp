@@ -38,7 +38,7 @@ class PeftNames {
   std::string task_type() const;           // PEFT's task type for the class, such as CAUSAL_LM; empty if there is none
   std::vector<std::string> heads() const;  // modules that PEFT stores with every adapter of this task type
   std::string python_module() const;       // such as transformers.models.bert.modeling_bert
-  const char* architecture() const { return family_->architecture; }
+  const std::string& architecture() const { return family_->architecture; }
 
  private:
   std::string in_memory(std::string name) const;

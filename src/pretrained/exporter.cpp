@@ -265,6 +265,9 @@ Converted export_folder(const fs::path& checkpoint, const fs::path& target, cons
   ModelConfig model = run.model;  // the exported model, without adapters
   model.lora = {};
   const Family& family = family_for(model, original_family(file, options.like.empty() ? fs::path() : like, like));
+  if (family.own_class)
+    note(fmt::format("transformers has no class {0}; define class {0}(GenericForSequenceClassification, ...PreTrainedModel) to read the folder",
+                     family.architecture));
   if (options.adapters) return export_adapters(file, run.model, family, model, target, options, like);
   const bool plain = options.like.empty() || options.type;  // true: no 4-bit blocks; they are written only for --like without --dtype
   const StoredNames names =

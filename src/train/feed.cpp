@@ -31,7 +31,8 @@ DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples)
   o.words = words_of(run);
   o.classes = run.model.objective->classes();
   if (run.model.objective->reads_pairs()) o.source_length = run.lengths().source;
-  if (run.model.objective->most_pairs(run.train.seq_length) > 0) o.pairs = run.models.empty() ? Pairs::with_reference : Pairs::without_reference;
+  const bool reads_references = !run.model.objective->scoring_models().empty() && run.models.empty();
+  if (run.model.objective->most_pairs(run.train.seq_length) > 0) o.pairs = reads_references ? Pairs::with_reference : Pairs::without_reference;
   return o;
 }
 

@@ -172,6 +172,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.seq2seq.source_length", {"4", course}},
                                                                          {"train.seq2seq.end_token", {"7", course}},
                                                                          {"train.preference.beta", {"0.5", course}},
+                                                                         {"train.reward.center", {"0.5", course}},
                                                                          {"train.init_from", {"model", none}},
                                                                          {"models.NAME.init_from", {"model", course}},
                                                                          {"models.NAME.precision", {"bf16", course}},

@@ -23,8 +23,8 @@ void check(const ModelConfig& config, const Layout& layout, const GeneratorCapac
   ensure(limits.sequences > 0 && limits.prompt > 0 && limits.samples > 0, "a generator needs at least one sequence, prompt token and sample");
   require(config.attention.causal, Exit::config,
           "model.attention.causal = false: a model with bidirectional attention cannot generate text; use it for scoring and tagging");
-  require(config.objective->classes().empty(), Exit::config, "train.objective = {}: a classification model cannot generate text; use it with eval",
-          config.objective->name());
+  require(config.objective->classes().empty() && !config.objective->gives_values(), Exit::config,
+          "train.objective = {}: the model has no output for tokens and cannot generate text; use it with eval", config.objective->name());
   require(layout.expert == 1 && !layout.sequence && Index(layout.stages.size()) == layout.size(Axis::pipeline), Exit::config,
           "the layout {} cannot generate text: generate on a layout of the same ranks without expert parallelism, sequence parallelism and virtual "
           "stages",

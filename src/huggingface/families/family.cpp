@@ -2,6 +2,7 @@
 #include "src/huggingface/family.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <set>
@@ -14,6 +15,27 @@
 
 namespace gyr {
 
+namespace {
+
+// Model types for which transformers has a class XForSequenceClassification.
+constexpr std::array classified{"llama",  "mistral",     "mixtral", "qwen2", "qwen3",       "qwen3_moe",
+                                "gemma2", "gemma3_text", "falcon",  "gpt2",  "deepseek_v3", "gpt_oss"};
+
+// Reward models of a family of language models: XForSequenceClassification with one label. Where transformers has no such class,
+// as for Falcon-H1, they have the tensors that it would have.
+void add_reward_models(Family family, std::vector<Family>& list) {
+  for (const std::string_view head : {"ForCausalLM", "LMHeadModel"})
+    if (family.architecture.ends_with(head)) {
+      family.architecture.replace(family.architecture.size() - head.size(), head.size(), "ForSequenceClassification");
+      if (std::string_view(family.model_type) == "gemma3_text") family.architecture = "Gemma3TextForSequenceClassification";
+      family.values = true;
+      family.own_class = std::find(classified.begin(), classified.end(), std::string_view(family.model_type)) == classified.end();
+      return list.push_back(std::move(family));
+    }
+}
+
+}  // namespace
+
 const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> list;
@@ -21,6 +43,7 @@ const std::vector<Family>& families() {
          {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), hybrids::families(), falcon::families(), bert::families(),
           gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
+    for (const Family& family : std::vector<Family>(list)) add_reward_models(family, list);
     return list;
   }();
   return all;
@@ -49,7 +72,9 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
   read_model_config(deck.section("model", "", Effect::function), m);
   // Preference objectives train the same model as next-token prediction, and objectives with paired data the same
   // encoder-decoder as span corruption.
-  const auto objective = m.objective->most_pairs(1) > 0 ? next_token() : m.objective->reads_pairs() ? span_corruption() : m.objective;
+  const auto objective = m.objective->most_pairs(1) > 0 && m.objective->writes_next_token() ? next_token()
+                         : m.objective->reads_pairs()                                       ? span_corruption()
+                                                                                            : m.objective;
   read_objective(deck.section("train", ""), m, *objective);  // the objective determines the head
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {
