@@ -4,10 +4,12 @@
 # order, or only the file that GYRFALCON_SITE names. submit.sh reads them, too. The file is sourced by bash.
 # shellcheck shell=bash disable=SC2034
 
-# ---- Submission (submit.sh). sbatch and qsub without submit.sh do not read these three lines. ----
+# ---- Submission (submit.sh). sbatch and qsub without submit.sh do not read these lines. ----
 # PARTITION=gpu                      # partition (Slurm) or queue (PBS)
 # ACCOUNT=my-project                 # account that is charged
-# SUBMIT=(--qos=long --constraint=h100)   # further options of sbatch or qsub
+# SUBMIT_SBATCH=(--qos=long --constraint=h100)   # further options of sbatch, for slurm-*.sh
+# SUBMIT_QSUB=(-W group_list=my-group)           # further options of qsub, for pbs-*.sh
+# SUBMIT=(-j oe)                                  # further options of whichever is used
 
 # ---- Modules and program ----
 # . /etc/profile.d/modules.sh        # defines `module`, if batch shells do not have it

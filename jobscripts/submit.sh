@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Submits a jobscript with the partition, account and options of the site file (site.example.sh). #SBATCH and #PBS lines
 # cannot contain variables. Program and deck are checked before the job waits in a queue, the deck on the ranks of the job.
-#   submit.sh [OPTION of sbatch or qsub ...] SCRIPT DECK [key=value ...]
+#   submit.sh [--dry-run] [OPTION of sbatch or qsub ...] SCRIPT DECK [key=value ...]
+# --dry-run checks the deck and prints the command, the settings of the script and those of the site file. It submits
+# nothing and needs no scheduler.
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
 # VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong token files (except for a job that
 # waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 78 a deck
@@ -14,9 +16,10 @@ here=$(dirname "$(realpath "$0")")
 
 scripts() { (cd "$here" && echo slurm-*.sh pbs-*.sh); }
 
-options=() script=''
+options=() script='' dry_run=''
 while [ $# -gt 0 ] && [ -z "$script" ]; do
   case $1 in
+    --dry-run) dry_run=yes ;;
     -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit ;;
     *.sh)
       if [ -f "$1" ]; then script=$(realpath "$1"); elif [ -f "$here/$1" ]; then script=$here/$1
@@ -73,7 +76,13 @@ ranks() {
 }
 
 export GYRFALCON_JOBSCRIPTS=$here
-options=(${SUBMIT[@]+"${SUBMIT[@]}"} "${options[@]}")
+if grep -q '^#SBATCH' "$script"; then scheduler=sbatch other=qsub others='pbs-*.sh'; else scheduler=qsub other=sbatch others='slurm-*.sh'; fi
+if [ "$scheduler" = sbatch ]; then given=(${SUBMIT_SBATCH[@]+"${SUBMIT_SBATCH[@]}"}); else given=(${SUBMIT_QSUB[@]+"${SUBMIT_QSUB[@]}"}); fi
+options=(${SUBMIT[@]+"${SUBMIT[@]}"} ${given[@]+"${given[@]}"} ${options[@]+"${options[@]}"})
+if [ -z "$dry_run" ] && ! command -v "$scheduler" > /dev/null; then
+  ! command -v "$other" > /dev/null || refuse 69 "there is no $scheduler here, but $other; take one of the scripts $others"
+  refuse 69 "there is no $scheduler here; submit on a login node of the cluster, or give --dry-run"
+fi
 count=$(ranks)
 case " ${options[*]}" in *' --dependency'* | *' -d'* | *depend=*) waits=yes ;; esac
 if [ -n "$count" ]; then
@@ -82,18 +91,33 @@ else
   echo "submit.sh: the deck is not checked, because the options do not state the number of ranks; RANKS=N would" >&2
 fi
 
-if grep -q '^#SBATCH' "$script"; then
-  command -v sbatch > /dev/null || refuse 69 "there is no sbatch here; submit on a login node of the cluster"
+# submit COMMAND...: runs it, or prints it with the settings of the script and of the site.
+submit() {
+  [ -n "$dry_run" ] || exec "$@"
+  local name word
+  printf 'command:  '
+  for word; do
+    case $word in *[!A-Za-z0-9_./:=,@%+-]*) printf ' %q' "$word" ;; *) printf ' %s' "$word" ;; esac
+  done
+  printf '\nscript:    %s\n' "$script"
+  sed -n 's/^#\(SBATCH\|PBS\) /             /p' "$script"
+  for name in SBATCH_PARTITION SBATCH_ACCOUNT "${job_variables[@]}" DECK CHANGES; do
+    [ -z "${!name:-}" ] || printf 'variable:  %s=%s\n' "$name" "${!name}"
+  done
+  echo 'dry run: nothing has been submitted; options in the command take precedence over the settings of the script'
+}
+
+if [ "$scheduler" = sbatch ]; then
   # Slurm reads these variables. Options of its command line take precedence.
   [ -z "${PARTITION:-}" ] || export SBATCH_PARTITION=${SBATCH_PARTITION:-$PARTITION}
   [ -z "${ACCOUNT:-}" ] || export SBATCH_ACCOUNT=${SBATCH_ACCOUNT:-$ACCOUNT}
-  exec sbatch "${options[@]}" "$script" "$@"
+  submit sbatch ${options[@]+"${options[@]}"} "$script" "$@"
+  exit
 fi
-command -v qsub > /dev/null || refuse 69 "there is no qsub here; submit on a login node of the cluster"
 [[ -z ${PARTITION:-} || " ${options[*]}" == *' -q'* ]] || options+=(-q "$PARTITION")
 [[ -z ${ACCOUNT:-} || " ${options[*]}" == *' -A'* ]] || options+=(-A "$ACCOUNT")
 export DECK=$1 CHANGES="${*:2}"
 names=()
 for name in DECK CHANGES "${job_variables[@]}"; do [ -z "${!name:-}" ] || names+=("$name"); done
 export "${job_variables[@]}"
-exec qsub -v "$(IFS=,; echo "${names[*]}")" "${options[@]}" "$script"
+submit qsub -v "$(IFS=,; echo "${names[*]}")" ${options[@]+"${options[@]}"} "$script"

@@ -82,6 +82,23 @@ TEST(adapters, lora_on_frozen_random_weights_gives_a_warning) {
   EXPECT_EQ(output("given", {"train.init_from=" + adapted().base.string()}).find(warning), std::string::npos);
 }
 
+TEST(adapters, targets_that_peft_refuses_are_named_before_training) {
+  const std::string note = "will refuse the adapters of this run";
+  const auto planned = [&](const std::string& targets) {
+    return run({"plan", Material::get().deck(), "--init-from", adapted().base, "finetune.lora.rank=2", "finetune.lora.targets=" + targets});
+  };
+  const Result refused = planned("[q_proj, out_proj]"), accepted = planned("[q_proj, in_proj]");
+  EXPECT_EQ(refused.code, 0) << output_of(refused);
+  EXPECT_NE(refused.out.find("note: `export-hf --adapters` " + note), std::string::npos) << output_of(refused);
+  EXPECT_NE(refused.out.find("PEFT refuses adapters on out_proj of"), std::string::npos) << output_of(refused);
+  EXPECT_EQ(accepted.out.find(note), std::string::npos) << output_of(accepted);
+  const Result trained =
+      run(Material::get().train(adapted().folder / "out_proj", {"train.steps=1", "finetune.lora.rank=2", "finetune.lora.targets=[out_proj]",
+                                                                "train.init_from=" + adapted().base.string()}));
+  EXPECT_EQ(trained.code, 0) << output_of(trained);
+  EXPECT_LT(trained.out.find(note), trained.out.find("step 1/1")) << output_of(trained);
+}
+
 TEST(adapters, lora_without_model_is_refused) {
   const Folder folder;
   const fs::path deck = folder / "lora.yaml";

@@ -105,7 +105,7 @@ TEST(fine_tuning, model_learns_responses_to_prompts) {
   ASSERT_EQ(generated.code, 0) << generated.err;
   const Words responses = lines_of(generated.out);
   int right = 0;
-  for (std::size_t i = 0; i < 16; ++i) right += std::ranges::find(responses, question(i * 4) + response(i * 4)) != responses.end();
+  for (std::size_t i = 0; i < 16; ++i) right += std::ranges::search(responses, Words{question(i * 4), response(i * 4)}).begin() != responses.end();
   EXPECT_GE(right, 12) << generated.out;
 }
 

@@ -274,7 +274,7 @@ TEST(generate, response_keeps_the_space_of_its_first_word) {
   EXPECT_TRUE(text.starts_with("ka t")) << text;
   const Result chat = run({"generate", Material::get().trained(), "--tokenizer", file, "--prompt", "ka", "--greedy", "--tokens", "24", "--template",
                            "{prompt}{response}"});
-  EXPECT_TRUE(chat.out.starts_with("kat")) << chat.out << chat.err;  // the reply of a template is a text of its own
+  EXPECT_TRUE(chat.out.starts_with("ka\nt")) << chat.out << chat.err;  // the reply of a template is a text of its own, on its own line
 }
 
 TEST(generate, replicas_that_do_not_divide_ranks_are_refused) {

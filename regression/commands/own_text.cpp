@@ -58,6 +58,13 @@ TEST(own_text, settings_of_examples_follow_data_build) {
   const Result trained = run(material().train(
       folder / "out", {"data.prefixes=[" + (folder / "qa").string() + "]", "data.order=documents", "data.documents=separate", "train.steps=1"}));
   EXPECT_EQ(trained.code, 0) << output_of(trained);
+  const std::string warning = (folder / "qa").string() + " holds conversations (--template), and data.order = shuffled joins them";
+  EXPECT_EQ(trained.out.find("holds conversations"), std::string::npos) << output_of(trained);
+  for (const char* command : {"train", "plan"}) {
+    Words words = material().train(folder / command, {"data.prefixes=[" + (folder / "qa").string() + "]", "data.order=shuffled", "train.steps=1"});
+    words.front() = command;
+    expect_parts(run(words).out, {"warning: " + warning});
+  }
 }
 
 TEST(own_text, json_lines_read_as_text_give_a_warning) {

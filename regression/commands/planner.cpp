@@ -53,6 +53,41 @@ TEST(planner, plan_with_a_cluster_predicts_step_time) {
   EXPECT_EQ(run({"plan", deck, "--ranks", "64"}).out.find("predicted"), std::string::npos);
 }
 
+TEST(planner, plan_reports_price_and_ideal_defaults) {
+  const Folder folder;
+  put_contents(
+      folder / "c.yaml",
+      "device: {per_node: 8, gpu: true, reserve: 4, memory: 80, memory_bandwidth: 3350, bf16: 989, fp32: 67, fp64: 67, price: 2, currency: EUR}\n"
+      "links: {node: {bandwidth: 450}, network: {bandwidth: 50}}\n");
+  const std::string deck = std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-7b.yaml";
+  const Result r = run({"plan", deck, "--ranks", "512", "--cluster", folder / "c.yaml", "--tokens", "1e12"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string text = std::regex_replace(r.out, std::regex("\n +"), " ");
+  EXPECT_TRUE(std::regex_search(text, std::regex("days for 1.00 T tokens \\(132 per parameter\\) in 953675 steps"))) << text;
+  const double days = number_in(text, R"(training +([0-9.e+-]+) days)"), hours = quantity_in(text, R"(; ([0-9.]+) ([kM]) device hours: )");
+  EXPECT_NEAR(hours / (days * 24 * 512), 1, 1e-2);
+  EXPECT_NEAR(quantity_in(text, R"(device hours: ([0-9.]+) ([kM]) EUR at 2 per device hour)") / (2 * hours), 1, 1e-2);
+  EXPECT_NE(text.find("defaults"), std::string::npos) << text;
+  EXPECT_NE(text.find("links.node.latency = 0, links.node.sums = 1, fit.products = 1"), std::string::npos) << text;
+  const auto tokens = r.out.find("\ntokens "), training = r.out.find("\ntraining ");
+  EXPECT_EQ(r.out.find('\n', tokens + 1), training) << "one line below the other\n" << r.out;
+}
+
+// The stages between the first and the last communicate alike.
+TEST(planner, equal_pipeline_stages_share_table_rows) {
+  const Result r = run({"plan", std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-34b.yaml", "--ranks", "64"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(std::regex_search(r.out, std::regex("\n +1-[0-9]+  0-[0-9]+ +tensor "))) << r.out;
+  EXPECT_FALSE(std::regex_search(r.out, std::regex("\n +2  0-[0-9]+ +tensor "))) << r.out;
+}
+
+TEST(planner, missing_data_are_reported_after_the_plan) {
+  const Result r = run({"plan", std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-73m.yaml"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(r.out.starts_with("parameters ")) << r.out;
+  EXPECT_NE(r.out.find("\nwarning: train stops: data.prefixes is empty", r.out.find("Kernels of a step")), std::string::npos) << r.out;
+}
+
 // The MFU must follow from the model FLOPs per step of the same plan, also for an encoder-decoder, whose encoder tokens
 // are not counted in seq_length.
 TEST(planner, mfu_equals_model_flops_over_peak_flops) {

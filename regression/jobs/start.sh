@@ -87,7 +87,7 @@ has program my.yaml
 
 # Site files: that of the jobscripts, then that of the user, or only GYRFALCON_SITE.
 mkdir -p "$folder/home/.config/gyrfalcon"
-echo 'export NCCL_IB_HCA=all NCCL_SOCKET_IFNAME=all; false; PARTITION=gpu ACCOUNT=all SUBMIT=(--qos=long)' > "$folder/clone/jobscripts/site.sh"
+echo 'export NCCL_IB_HCA=all NCCL_SOCKET_IFNAME=all; false; PARTITION=gpu ACCOUNT=all SUBMIT_SBATCH=(--qos=long) SUBMIT_QSUB=(-W group_list=g)' > "$folder/clone/jobscripts/site.sh"
 echo 'export NCCL_IB_HCA=user; ACCOUNT=user' > "$folder/home/.config/gyrfalcon/site.sh"
 echo 'export NCCL_IB_HCA=named; PARTITION=named' > "$folder/named.sh"
 job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" -- my.yaml
@@ -126,7 +126,8 @@ for word in --qos=long --nodes=2 "$folder/clone/jobscripts/slurm-gpu.sh" my.yaml
 submit 0 "$folder/other/own-slurm-cpu.sh" my.yaml
 has sbatch "$folder/other/own-slurm-cpu.sh"
 submit 0 -l select=1 pbs-cpu.sh my.yaml 'data.prefixes=[a,b]' train.steps=3
-for word in -q gpu -A user select=1 "$folder/clone/jobscripts/pbs-cpu.sh" DECK=my.yaml 'CHANGES=data.prefixes=[a,b] train.steps=3'; do has qsub "$word"; done
+! grep -qe --qos "$folder/qsub" || failed "options of sbatch were passed to qsub"
+for word in -q gpu -A user group_list=g select=1 "$folder/clone/jobscripts/pbs-cpu.sh" DECK=my.yaml 'CHANGES=data.prefixes=[a,b] train.steps=3'; do has qsub "$word"; done
 has qsub DECK,CHANGES,GYRFALCON,GYRFALCON_JOBSCRIPTS,VERIFY
 submit 64 --nodes=2 my.yaml
 said 'no jobscript is named'
@@ -146,6 +147,17 @@ submit 64 slurm-gpu.sh
 said 'make cuda'
 submit 64 slurm-cpu.sh my.yaml --nodes=64
 said '--nodes=64: options of sbatch and qsub stand before the script'
+submit 0 --dry-run --nodes=2 slurm-gpu.sh my.yaml train.steps=3
+for text in 'command:   sbatch --qos=long --nodes=2 .*/slurm-gpu.sh my.yaml train.steps=3' 'signal=B:USR1@300' 'SBATCH_PARTITION=gpu' 'nothing has been submitted'; do said "$text"; done
+[ ! -e "$folder/sbatch" ] || failed "a dry run submitted a job"
+submit 0 --dry-run pbs-cpu.sh my.yaml 'data.prefixes=[a,b]'
+for text in 'command:   qsub -v DECK,CHANGES,.*-q gpu -A user .*/pbs-cpu.sh' 'CHANGES=data.prefixes=.a,b.'; do said "$text"; done
+[ ! -e "$folder/qsub" ] || failed "a dry run submitted a job to PBS"
+mv "$folder/bin/qsub" "$folder/bin/hidden"
+submit 69 pbs-cpu.sh my.yaml
+said 'there is no qsub here, but sbatch; take one of the scripts slurm-\*.sh'
+submit 0 --dry-run pbs-cpu.sh my.yaml
+mv "$folder/bin/hidden" "$folder/bin/qsub"
 echo "== submit.sh"
 
 # The deck is planned on the ranks of the job before it is submitted.

@@ -17,6 +17,9 @@ CheckpointConfig read_checkpoint(Section& s) {
   c.keep = s.get("keep", 2, "number of newest checkpoints to keep").positive().at_most(1 << 20);
   c.keep_every =
       s.get("keep_every", 0, "checkpoints at multiples of this step count are kept forever; 0: none").unit("steps").at_least(0).at_most(most_steps);
+  c.keep_best = s.get("keep_best", false,
+                      "save after each validation whose loss is the lowest so far, and keep that checkpoint; checkpoints/best names it "
+                      "(save_best_only, load_best_model_at_end)");
   c.files = s.get("files", "rank", "shard files: one per rank, one per node (written by its first rank), or a single one")
                 .one_of({"rank", "node", "single"});
   c.async = s.get("async", false, "training continues while a thread writes a host copy, which needs as much memory as this rank's file");

@@ -12,7 +12,7 @@ struct CheckpointConfig {
   Index every, keep, keep_every;
   std::string files, read;
   int deflate;
-  bool at_end, async, verify;
+  bool at_end, keep_best, async, verify;
 };
 
 CheckpointConfig read_checkpoint(Section&);

@@ -14,18 +14,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t most_name = 1024;  // maximum size of the file `latest` in bytes
+constexpr std::size_t most_name = 1024;  // maximum size of the files `latest` and `best` in bytes
 
 fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 
-// The checkpoint that the file `latest` names; empty if the file names none, and is therefore some other file.
-fs::path named_by(const fs::path& latest) {
-  const std::string text = text_or_nothing(latest, most_name), name = text.substr(0, text.find('\n'));
+// The checkpoint that the file `latest` or `best` names; empty if the file names none, and is therefore some other file.
+fs::path named_by(const fs::path& record) {
+  const std::string text = text_or_nothing(record, most_name), name = text.substr(0, text.find('\n'));
   if (!name.starts_with("step_")) return {};
-  const fs::path folder = latest.has_parent_path() ? latest.parent_path() : fs::path(".");
+  const fs::path folder = record.has_parent_path() ? record.parent_path() : fs::path(".");
   const auto steps = committed_steps(folder);
   const auto found = std::find_if(steps.begin(), steps.end(), [&](std::int64_t step) { return existing_path(folder, step).filename() == name; });
-  require(found != steps.end(), Exit::missing, "{}: names {}, which does not exist there; name another checkpoint", latest.string(), name);
+  require(found != steps.end(), Exit::missing, "{}: names {}, which does not exist there; name another checkpoint", record.string(), name);
   return existing_path(folder, *found);
 }
 
@@ -54,7 +54,7 @@ fs::path chosen_checkpoint(const fs::path& path, const Note& note) {
   fs::path chosen;
   require(path.extension() != ".gguf" || !fs::is_regular_file(path, error), Exit::data,
           "{}: GGUF files are written for llama.cpp, not read; name the checkpoint or Hugging Face folder that it was made from", path.string());
-  if (path.filename() == "latest" && fs::is_regular_file(path, error)) {
+  if ((path.filename() == "latest" || path.filename() == best_name) && fs::is_regular_file(path, error)) {
     chosen = named_by(path);
   } else if (const fs::path folder = checkpoints_in(path); !folder.empty()) {
     const auto newest = newest_checkpoint(folder, note);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
+#include "src/base/input_file.hpp"
 #include "src/base/output_file.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/run_identity.hpp"
@@ -118,6 +120,31 @@ std::optional<fs::path> newest_checkpoint(const fs::path& folder, Communicator& 
   return existing_path(folder, std::int64_t(step));
 }
 
+namespace {
+
+constexpr std::size_t most_record = 1024;  // maximum size of the file in bytes
+constexpr const char* loss_label = "validation loss ";
+
+}  // namespace
+
+std::optional<BestCheckpoint> best_checkpoint(const fs::path& folder) {
+  const std::string text = text_or_nothing(folder / best_name, most_record), name = text.substr(0, text.find('\n'));
+  BestCheckpoint best;
+  if (text.size() == name.size() || std::sscanf(text.c_str() + name.size() + 1, (std::string(loss_label) + "%lf").c_str(), &best.loss) != 1)
+    return {};
+  const auto steps = committed_steps(folder);
+  const auto found = std::find_if(steps.begin(), steps.end(), [&](std::int64_t step) { return checkpoint_path({}, step) == name; });
+  if (found == steps.end()) return {};
+  best.step = *found;
+  return best;
+}
+
+void write_best(const fs::path& folder, const BestCheckpoint& best) {
+  OutputFile file(folder / best_name);
+  file.append(fmt::format("{}\n{}{}\n", checkpoint_path({}, best.step).string(), loss_label, best.loss));
+  file.commit();
+}
+
 std::vector<std::string> prune(const fs::path& folder, std::int64_t step, const Retention& retention, const std::string& run) {
   std::vector<std::string> left;
   const auto remove = [&](const fs::path& path) {
@@ -127,12 +154,13 @@ std::vector<std::string> prune(const fs::path& folder, std::int64_t step, const 
   if (fs::exists(checkpoint_path(folder, step))) remove(old_path(folder, step));
   if (retention.keep <= 0) return left;
   const auto steps = committed_steps(folder);
+  const auto best = best_checkpoint(folder);
   int kept = 0;
   for (auto old = steps.rbegin(); old != steps.rend(); ++old) {
     if (*old > step || (kept >= retention.keep && retention.keep_every > 0 && *old % retention.keep_every == 0)) continue;
     const fs::path path = existing_path(folder, *old);
     if (*old < step && is_of_another_run(path, run)) continue;
-    if (kept++ >= retention.keep) remove(path);
+    if (kept++ >= retention.keep && !(best && *old == best->step)) remove(path);
   }
   return left;
 }
@@ -159,6 +187,7 @@ step_00000010/       state of the run after step 10; complete, because the name 
   index.h5           every tensor unsharded, under its plain name, as a view of the shards next to it
 step_00000020.tmp/   a save that is in progress or was killed; the next save removes it
 latest               name of the newest checkpoint
+best                 with checkpoint.keep_best: name and validation loss of the checkpoint with the lowest one
 
 Reading in Python, from any folder:
 

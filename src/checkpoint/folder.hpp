@@ -35,13 +35,24 @@ std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::pa
 // Steps of all checkpoints with a final name, ascending.
 std::vector<std::int64_t> committed_steps(const std::filesystem::path& folder);
 
+// The checkpoint with the lowest validation loss of a run (checkpoint.keep_best). The file `best` next to the checkpoints
+// records it: its name in the first line, its validation loss in the second.
+inline constexpr const char* best_name = "best";
+struct BestCheckpoint {
+  std::int64_t step = 0;
+  double loss = 0;  // mean validation loss, natural logarithm
+};
+// nullopt if nothing is recorded, or if the recorded checkpoint does not exist.
+std::optional<BestCheckpoint> best_checkpoint(const std::filesystem::path& folder);
+void write_best(const std::filesystem::path& folder, const BestCheckpoint&);  // Exit::io
+
 // Checkpoints to keep: the newest `keep` (0: all), and each whose step is a multiple of `keep_every` (0: no others).
 struct Retention {
   int keep = 0;
   std::int64_t keep_every = 0;
 };
 // Removes checkpoints up to `step` that Retention does not keep. Later steps, from a run that went further, are kept,
-// as are checkpoints of another run than `run`. Returns the paths that could not be removed, with reasons.
+// as are checkpoints of another run than `run` and the best one. Returns the paths that could not be removed, with reasons.
 std::vector<std::string> prune(const std::filesystem::path& folder, std::int64_t step, const Retention&, const std::string& run = "");
 
 // Removes the unfinished checkpoints (step_N.tmp) of killed saves, and nothing else.

@@ -10,8 +10,10 @@
 #include <sstream>
 
 #include "src/base/input_file.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/checksum.hpp"
+#include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/shard_writer.hpp"
 #include "src/checkpoint/stored_checkpoint.hpp"
@@ -63,12 +65,22 @@ Statistics statistics_of(const StoredCheckpoint& from, const StoredTensor& tenso
   return s;
 }
 
-std::string header_text(const CheckpointHeader& h) {
+// The checkpoint next to this one that checkpoint.keep_best keeps; empty if there is none.
+std::string best_text(std::filesystem::path checkpoint, std::int64_t step) {
+  checkpoint = std::filesystem::absolute(checkpoint).lexically_normal();
+  const auto best = best_checkpoint((checkpoint.has_filename() ? checkpoint : checkpoint.parent_path()).parent_path());
+  if (!best) return "";
+  return fmt::format("{}, validation loss {:.4f}", best->step == step ? "this checkpoint" : checkpoint_path({}, best->step).string(), best->loss);
+}
+
+// `checkpoint`: its folder or file.
+std::string header_text(const CheckpointHeader& h, const std::filesystem::path& checkpoint) {
   Table table({{"", false, 24}, {"", false, 92}});
   table.row({"format", "checkpoint, version " + printable(h.version)});
   table.row({"written", printable(h.created + " by " + h.writer)});
   if (!h.run.empty()) table.row({"run", printable(h.run)});
   table.row({"step", fmt::format("{}", h.step)});
+  if (const std::string best = best_text(checkpoint, h.step); !best.empty()) table.row({"best of the run", best});
   table.row({"tokens seen", fmt::format("{}", h.tokens)});
   table.row({"samples seen", fmt::format("{}", h.samples)});
   table.row({"seed", fmt::format("{}", h.seed)});
@@ -109,30 +121,67 @@ std::string verify_checksums(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string describe_checkpoint(const std::filesystem::path& path, const Description& wanted) {
-  const std::string checked = wanted.check ? verify_checksums(path) + "\n" : "";  // checksums of a manifest are compared before HDF5 opens the file
-  const StoredCheckpoint stored(path, Expect::tensors);
+namespace {
+
+// Table of all tensors, with their number of elements below it.
+std::string tensors_text(const StoredCheckpoint& stored, bool statistics) {
   std::vector<TableColumn> columns{{"tensor", false, 80}, {"shape", true}, {"type", false}};
-  if (wanted.statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});
+  if (statistics) columns.insert(columns.end(), {{"min", true}, {"max", true}, {"rms", true}, {"not finite", true}});
   Table table(columns);
-  Index values = 0, weights = 0;
   for (const StoredTensor* tensor : by_path(stored)) {
-    const Index count = elements(tensor->shape);
-    values += count;
-    if (tensor->path.starts_with("/model/")) weights += count;
     std::vector<std::string> cells{tensor->path, text_of(tensor->shape), std::string(name_of(tensor->dtype))};
-    if (wanted.statistics) {
+    if (statistics) {
       const Statistics s = statistics_of(stored, *tensor);
-      const Index finite = count - s.not_finite;
+      const Index finite = elements(tensor->shape) - s.not_finite;
       for (const double x : {s.low, s.high, std::sqrt(s.squares / double(finite))}) cells.push_back(finite ? fmt::format("{:.4g}", x) : "-");
       cells.push_back(fmt::format("{}", s.not_finite));
     }
     table.row(std::move(cells));
   }
-  std::string text = stored.has_header() ? header_text(stored.header()) : std::string();
+  return "\n" + table.str();
+}
+
+std::string counts_text(const StoredCheckpoint& stored) {
+  Index values = 0, weights = 0;
+  for (const StoredTensor& tensor : stored.tensors()) {
+    const Index count = elements(tensor.shape);
+    values += count;
+    if (tensor.path.starts_with("/model/")) weights += count;
+  }
+  return fmt::format("\n{}, {} elements, {} of them weights\n", counted(Index(stored.tensors().size()), "tensor"), values, weights);
+}
+
+// Header of the checkpoint that a file belongs to: its own, or that of the manifest next to it, after a line that names the
+// file's role. Empty for any other file.
+std::string header_of(const std::filesystem::path& path, const StoredCheckpoint& stored) {
+  if (stored.has_header()) return header_text(stored.header(), path);
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  std::error_code error;
+  if (!std::filesystem::exists(folder / manifest_name, error)) return "";
+  try {
+    const StoredCheckpoint checkpoint(folder);
+    const std::string file = path.filename().string();
+    const auto& index = checkpoint.manifest().index;
+    const auto& files = checkpoint.manifest().files;
+    const bool shard = std::any_of(files.begin(), files.end(), [&](const ManifestFile& f) { return f.name == file; });
+    if (!shard && !(index && index->name == file)) return "";
+    return fmt::format("{}: {} of the checkpoint {}\n\n", printable(path.string()),
+                       shard ? fmt::format("one of {}", counted(Index(files.size()), "shard")) : "view of every unsharded tensor", folder.string()) +
+           header_text(checkpoint.header(), folder);
+  } catch (const Error&) {  // the file is described by itself; --check reports what is damaged
+    return "";
+  }
+}
+
+}  // namespace
+
+std::string describe_checkpoint(const std::filesystem::path& path, const Description& wanted) {
+  const std::string checked = wanted.check ? verify_checksums(path) + "\n" : "";  // checksums of a manifest are compared before HDF5 opens the file
+  const StoredCheckpoint stored(path, Expect::tensors);
+  std::string text = header_of(path, stored);
   if (stored.manifest().index) text += files_text(stored.manifest());
-  text += fmt::format("\n{}\n{} elements, {} of them weights\n", table.str(), values, weights);
-  return text + checked;
+  if (!wanted.check || wanted.statistics) text += tensors_text(stored, wanted.statistics);
+  return text + counts_text(stored) + checked;
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "kernels/base/printable.hpp"
 #include "modules/cost/flops.hpp"
 #include "src/base/precision.hpp"
 #include "src/base/table.hpp"
@@ -14,7 +15,7 @@ namespace gyr {
 
 namespace {
 
-constexpr Index longest_judged = 8192;  // tokens of the longest sequences that predictions were judged on
+constexpr Index longest_judged = 4096;  // tokens of the longest sequences that predictions were judged on
 constexpr int most_blocks = 48;         // maximum rows of the traffic matrix, so that it stays readable
 
 // True if the offloaded activations of every rank fit in the memory of its host.
@@ -59,11 +60,20 @@ std::string memory_text(const RunPlan& plan, const Cluster& cluster) {
 
 std::string part_text(double seconds, const Prediction& p) { return fmt::format("{}, {:.1f} %", time_text(seconds, 4), 100 * seconds / p.seconds); }
 
-// Steps that read `tokens` with batches of `of_step` tokens, and their time and energy.
+// Device hours of a training run and, if the cluster file sets device.price, their price.
+std::string price_text(const TrainingCost& cost, int ranks, const Cluster& cluster) {
+  const std::string hours = metric_text(cost.seconds / 3600 * ranks, "") + " device hours";
+  if (cost.price == 0) return hours;
+  return fmt::format("{}: {} at {:.4g} per device hour", hours, money_text(cost.price, cluster), cluster.price(ranks) / ranks);
+}
+
+// Steps that read `tokens` with batches of `of_step` tokens, and their time, price and energy.
 std::string training_text(const RunConfig& run, double tokens, double of_step, double rate, int ranks, const Cluster& cluster) {
   const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-  const std::string text = fmt::format("{:.3g} days for {} in {} at this rate{}", cost.seconds / 86400, metric_text(tokens, " tokens"),
-                                       counted(Index(std::ceil(tokens / of_step)), "step"), error_bar(run, cluster));
+  const std::string text =
+      fmt::format("{:.3g} days for {} ({:.3g} per parameter) in {} at this rate{}; {}", cost.seconds / 86400, metric_text(tokens, " tokens"),
+                  tokens / double(parameter_count(run.model)), counted(Index(std::ceil(tokens / of_step)), "step"), error_bar(run, cluster),
+                  price_text(cost, ranks, cluster));
   if (cost.joules == 0) return text + "; energy unknown: the cluster file does not set device.watts";
   return text + fmt::format("; {} for the devices at {:.0f} W each", metric_text(cost.joules / 3600, "Wh"), cluster.watts(ranks) / ranks);
 }
@@ -132,7 +142,7 @@ double utilisation(const RunConfig& run, int ranks, const Cluster& cluster, doub
 
 TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster& cluster) {
   const double seconds = tokens / rate;
-  return {seconds, seconds * cluster.watts(ranks)};
+  return {seconds, seconds * cluster.watts(ranks), seconds / 3600 * cluster.price(ranks)};
 }
 
 double error_of(const RunConfig& run, const Cluster& cluster) { return run.train.seq_length > longest_judged ? 0 : cluster.errors.largest(); }
@@ -163,6 +173,16 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
   if (has_encoder(run.model) || has_layer(all_layers(run.model), no_transformer))
     text += "; this model has layers that a dense transformer does not have";
   return text;
+}
+
+std::string money_text(double price, const Cluster& cluster) {
+  const std::string& currency = cluster.island(0).device.currency;
+  return metric_text(price, currency.empty() ? "" : " " + printable(currency));
+}
+
+std::string defaults_text(const Cluster& cluster) {
+  if (cluster.defaults.empty()) return "";
+  return fmt::format("{}: ideal values, not measured, because the cluster file does not set them", fmt::join(cluster.defaults, ", "));
 }
 
 constexpr double assumed_storage = 1e9;  // bytes per second and node, if the cluster file does not set storage.bandwidth
@@ -202,8 +222,10 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   exposed("data-parallel comm", p.buckets, "exposed data-parallel communication");
   if (layout.size(Axis::pipeline) > 1) exposed("bubble", bubble(p), "pipeline bubble, exposed send / receive, fixed cost per step");
   else exposed("fixed cost", bubble(p), "cost per step of the cluster file (fit.step)");
+  facts.emplace_back(tokens_title, tokens_text(run));
   facts.emplace_back("training", training_text(run, tokens, of_step, rate, layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
+  if (const std::string text = defaults_text(cluster); !text.empty()) facts.emplace_back("defaults", text);
   for (const std::string& note : doubtful_links(cluster, layout.ranks())) facts.emplace_back("links", note);
   for (const std::string& note : doubtful_devices(cluster)) facts.emplace_back("device", note);
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));

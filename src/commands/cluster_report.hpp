@@ -36,9 +36,10 @@ inline double bubble(const Prediction& p) { return std::max(0.0, p.messages + p.
 // Model FLOPs utilisation (MFU), a fraction: the model's minimal FLOPs (modules/cost/flops.hpp) over the devices' peak FLOPs
 // in a step of `seconds`.
 double utilisation(const RunConfig&, int ranks, const Cluster&, double seconds);
-// Duration and energy of a training run of `tokens` tokens at `rate` tokens/s. The energy is that of the devices alone.
+// Duration, energy and price of a training run of `tokens` tokens at `rate` tokens/s. The energy is that of the devices
+// alone.
 struct TrainingCost {
-  double seconds, joules;  // joules: 0 if the power of a device is unknown
+  double seconds, joules, price;  // joules, price: 0 if the power or the price of a device is unknown
 };
 TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&);
 // Half width of the error bar of a predicted time, as a fraction; 0 if predictions of such runs were not judged.
@@ -47,6 +48,10 @@ double error_of(const RunConfig&, const Cluster&);
 std::string error_bar(const RunConfig&, const Cluster&);
 // The kinds of evidence that the error bar was judged on.
 std::string error_text(const RunConfig&, int ranks, const Cluster&);
+// Price in the currency of the cluster file, as in "161 k EUR".
+std::string money_text(double price, const Cluster&);
+// Names the ideal values that a prediction takes because the cluster file does not set them; empty if there are none.
+std::string defaults_text(const Cluster&);
 // Seconds that a checkpoint takes to write, from the bandwidth of the storage.
 double save_seconds(const RunConfig&, const Layout&, const Cluster&);
 std::string save_text(const RunConfig&, const Layout&, const Cluster&);

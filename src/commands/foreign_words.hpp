@@ -111,12 +111,12 @@ inline constexpr ForeignKey help_topics[] = {
      "optimizer.schedule=wsd optimizer.wsd_decay=N train.steps=M output.folder=NEW`, where M is above the step of CKPT. "
      "checkpoint.keep_every keeps the checkpoints to branch from."},
     {"cost price euro dollar budget gpu_hours energy", "",
-     "Prices are not known here: multiply the days of `gyrfalcon plan DECK --cluster FILE --tokens N` by the number of devices and 24 to obtain "
-     "device hours. With device.watts the plan has the energy of the devices, without that of hosts, network and cooling."},
+     "`gyrfalcon plan DECK --cluster FILE --tokens N` prints the device hours of a run and, if FILE sets device.price and device.currency, their "
+     "price. With device.watts it prints the energy of the devices, without that of hosts, network and cooling."},
     {"exit exit_code exit_codes codes code", "", "`gyrfalcon --help` lists the exit codes, and jobscripts/README.md says what to do after each."},
     {"early_stopping patience best best_checkpoint save_total_limit", "",
-     "A run does not stop early: it validates every train.eval_every steps. With checkpoint.every = train.eval_every and checkpoint.keep_every, "
-     "the checkpoint with the best validation loss remains; `gyrfalcon report OUT` shows the losses."},
+     "A run does not stop early: it validates every train.eval_every steps. With checkpoint.keep_best=true it keeps the checkpoint with the lowest "
+     "validation loss, which OUT/checkpoints/best names; `gyrfalcon report OUT` shows the losses."},
     {"pbs qsub qstat", "",
      "jobscripts/README.md describes jobs under PBS. `jobscripts/submit.sh pbs-gpu.sh DECK` submits one. It saves a checkpoint before the time limit "
      "and submits itself again until the run is done; JOBS=N limits the number of jobs."},

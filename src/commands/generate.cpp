@@ -140,7 +140,8 @@ class Responses {
     std::string text = text_of(reply);
     if (reply.end == TextEnd::stop) truncate_at(text, a_.stop);
     // A text may contain zero bytes, at which a C string would end.
-    if (a_.batch.empty()) text = (printed_ ? "\n" : "") + prompt + text;
+    // A response that does not continue the text of its prompt begins on a line of its own.
+    if (a_.batch.empty()) text = (printed_ ? "\n" : "") + prompt + (questions_.continued || prompt.ends_with('\n') ? "" : "\n") + text;
     else text = json_text({{"prompt", prompt}, {"text", text}, {"tokens", reply.tokens.size()}, {"end", ends[int(reply.end)]}});
     text += "\n";
     std::fwrite(text.data(), 1, text.size(), stdout);

@@ -39,7 +39,8 @@ void add_info(Command& app, Action& action) {
   Command* c = app.add_command("info", "Show header, files and tensors of a checkpoint");
   c->add_option("file", a->file, "Checkpoint, folder of a run (its newest checkpoint), or any HDF5 file with tensors")->required();
   c->add_flag("--check", a->wanted.check,
-              "Verify the checksum of every file: a shard against the manifest, a file of format 1 against the checksums inside it");
+              "Verify the checksum of every file instead of listing the tensors: a shard against the manifest, a file of format 1 against the "
+              "checksums inside it");
   c->add_flag("--statistics", a->wanted.statistics, "Read every tensor and show its range, root mean square and count of non-finite elements");
   c->callback([a, &action] {
     action = [a] {

@@ -19,6 +19,7 @@
 #include "src/commands/search_report.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/planner/machine/run_islands.hpp"
+#include "src/pretrained/conversion.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/report/transfer.hpp"
 #include "src/train/feed.hpp"
@@ -59,13 +60,21 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
   write_page(a.page, plan_page(plan, PredictedRun(plan, *machine), *machine, a.tokens, &found));
 }
 
-// Prints what train would refuse, and doubtful settings. A plan needs no data.
-void print_warnings(const RunConfig& run) {
-  std::vector<std::string> warnings = doubtful_settings(run);
-  if (const std::string why = doubtful_vocabulary(run); !why.empty()) warnings.push_back(why);
-  if (const std::string why = refusal_of_data(run); !why.empty()) warnings.push_back("train stops: " + why);
-  for (const std::string& warning : warnings) std::printf("%s\n", prose("warning: " + warning).c_str());
+void print_warning(const std::string& warning) {
+  if (!warning.empty()) std::printf("%s\n", prose("warning: " + warning).c_str());
   std::fflush(stdout);
+}
+
+void print_warnings(const RunConfig& run) {
+  for (const std::string& warning : doubtful_settings(run)) print_warning(warning);
+  print_warning(doubtful_vocabulary(run));
+  print_warning(doubtful_order(run));
+  if (const std::string why = refusal_of_adapters(run); !why.empty()) std::printf("%s\n", prose("note: " + why).c_str());
+}
+
+// Prints the reason for which train would stop, after the plan, which needs no data.
+void print_refusal_of_data(const RunConfig& run) {
+  if (const std::string why = refusal_of_data(run); !why.empty()) std::printf("\n"), print_warning("train stops: " + why);
 }
 
 // Hint at the search for other layouts, and at devices that the plan does not use.
@@ -110,12 +119,13 @@ int plan(const PlanArguments& a) {
         const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);
         if (a.explain) {
-          if (runtime.rank() == 0) explain(a, asked, ranks, machine);
+          if (runtime.rank() == 0) explain(a, asked, ranks, machine), print_refusal_of_data(asked);
           return;
         }
         if (a.longest) {
           if (runtime.rank() == 0)
-            std::printf("%s", longest_report(machine ? on_cluster(asked, machine->cluster, ranks) : asked, ranks, limits_of(asked, machine)).c_str());
+            std::printf("%s", longest_report(machine ? on_cluster(asked, machine->cluster, ranks) : asked, ranks, limits_of(asked, machine)).c_str()),
+                print_refusal_of_data(asked);
           return;
         }
         PlanArguments again = a;
@@ -132,6 +142,7 @@ int plan(const PlanArguments& a) {
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         if (a.page.empty() && machine) std::printf("%s", prose(hint_of_layout(*machine, ranks)).c_str());
         if (!a.page.empty()) write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
+        print_refusal_of_data(asked);
         require_fits(plan, machine ? &*machine : nullptr);
       },
       LastLine::of_failures);

@@ -187,7 +187,7 @@ Json plan_values(const RunPlan& plan, const PredictedRun& predicted, const Machi
             {"figures", figures_of(plan, predicted, machine.cluster, tokens)},
             {"source", source_text(machine)},
             {"not_predicted", not_predicted},
-            {"facts", plan_facts(plan)},
+            {"facts", plan_facts(plan, false)},
             {"predicted", prediction_facts(plan, predicted, machine, tokens)},
             {"unit", unit},
             {"kinds", kind_names},

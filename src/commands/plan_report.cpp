@@ -49,18 +49,30 @@ Index copied_bytes(const RankPlan& plan) {
 
 using TableRows = std::vector<std::vector<std::string>>;
 
-// Tensor-parallel ranks of a stage whose table rows are equal.
+// Pipeline stages, and tensor-parallel ranks of each, whose table rows are equal.
 struct AlikeRanks {
-  int stage;
+  std::vector<int> stages;
   TableRows rows;
   std::vector<int> ranks = {};
-
-  std::string ranks_text() const {
-    if (ranks.size() == 1) return fmt::format("{}", ranks.front());
-    if (ranks.back() - ranks.front() + 1 == int(ranks.size())) return fmt::format("{}-{}", ranks.front(), ranks.back());
-    return fmt::format("{}", fmt::join(ranks, ","));
-  }
 };
+
+// Rising numbers as text: "3", "0-3" or "0,2,3".
+std::string numbers_text(const std::vector<int>& numbers) {
+  if (numbers.size() == 1) return fmt::format("{}", numbers.front());
+  if (numbers.back() - numbers.front() + 1 == int(numbers.size())) return fmt::format("{}-{}", numbers.front(), numbers.back());
+  return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+// Joins groups of different stages that have the same ranks and rows.
+std::vector<AlikeRanks> joined_stages(const std::vector<AlikeRanks>& groups) {
+  std::vector<AlikeRanks> joined;
+  for (const AlikeRanks& group : groups) {
+    const auto same = std::find_if(joined.begin(), joined.end(), [&](const AlikeRanks& g) { return g.rows == group.rows && g.ranks == group.ranks; });
+    if (same == joined.end()) joined.push_back(group);
+    else same->stages.push_back(group.stages.front());
+  }
+  return joined;
+}
 
 // Groups of ranks with equal rows, in order of their first rank. Context-parallel ranks are all alike.
 std::vector<AlikeRanks> alike_ranks(const std::vector<RankPlan>& plans, const Layout& layout,
@@ -72,16 +84,16 @@ std::vector<AlikeRanks> alike_ranks(const std::vector<RankPlan>& plans, const La
     const int stage = layout.coordinate(p.position, Axis::pipeline);
     const TableRows rows = rows_of(p);
     const auto [entry, fresh] = group_of.try_emplace({stage, rows}, groups.size());
-    if (fresh) groups.push_back({stage, rows});
+    if (fresh) groups.push_back({{stage}, rows});
     groups[entry->second].ranks.push_back(layout.coordinate(p.position, Axis::tensor));
   }
-  return groups;
+  return joined_stages(groups);
 }
 
 void add_rows(Table& table, const std::vector<AlikeRanks>& groups) {
   for (const AlikeRanks& group : groups)
     for (const auto& row : group.rows) {
-      std::vector<std::string> cells{fmt::format("{}", group.stage), group.ranks_text()};
+      std::vector<std::string> cells{numbers_text(group.stages), numbers_text(group.ranks)};
       cells.insert(cells.end(), row.begin(), row.end());
       table.row(cells);
     }
@@ -285,8 +297,8 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
                                    : "on the first rank");
 }
 
-// Tokens of the whole run, per parameter and in passes over the training data. The passes are left out if the token files
-// cannot be opened, because a plan needs no data.
+}  // namespace
+
 std::string tokens_text(const RunConfig& run) {
   const double tokens = double(samples_of(run)) * double(run.train.seq_length);
   const std::string text = fmt::format("{} in {}, {:.3g} per parameter", metric_text(tokens, ""), counted(run.train.steps, "step"),
@@ -296,8 +308,6 @@ std::string tokens_text(const RunConfig& run) {
   if (!epochs) return text + "; data.prefixes cannot be read yet";
   return text + fmt::format(", {:.3g} epochs of {} training tokens", *epochs, metric_text(*epochs > 0 ? tokens / *epochs : 0, ""));
 }
-
-}  // namespace
 
 std::vector<std::vector<std::string>> byte_rows(const RankPlan& plan, const std::function<std::string(double)>& text) {
   std::vector<std::vector<std::string>> rows;
@@ -317,7 +327,7 @@ double checkpoint_bytes(const RunConfig& run, const Layout& layout) {
   return double(checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer));
 }
 
-Facts plan_facts(const RunPlan& plan) {
+Facts plan_facts(const RunPlan& plan, bool with_tokens) {
   const auto& [run, layout, config, further, list] = plan;
   const TextLengths lengths = run.lengths();
   const TokenFlops flops = forward_flops(run.model, lengths);
@@ -329,12 +339,13 @@ Facts plan_facts(const RunPlan& plan) {
       {"grid", fmt::format("{} = {}, {}", layout.text(), counted(layout.ranks(), "rank"), run.train.precision)},
       {"step", fmt::format("{} of {}, {} of {} on each data-parallel rank", counted(run.largest_batch(), "sequence"),
                            counted(run.train.seq_length, "token"), counted(config.micros, "micro-batch", "micro-batches"), config.micro_batch_size)},
-      {"tokens", tokens_text(run)},
       {"model FLOPs", fmt::format("{} per step ({} per token forward; executed {}; by Megatron-LM r0.8's formula {})",
                                   flop_text(training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens), flop_text(flops.minimal),
                                   flop_text(flops.executed), flop_text(flops.megatron))},
       {"rank FLOPs", executed_text(least->flops, plan.slowest().flops)}};
-  if (const std::string limit = batch_limit_text(run, layout.ranks()); !limit.empty()) facts.emplace_back("batch", limit);
+  if (with_tokens) facts.insert(facts.begin() + 3, {tokens_title, tokens_text(run)});  // after the line `step`
+  for (const std::string& text : {batch_limit_text(run, layout.ranks()), divisible_batch_text(run, layout.ranks())})
+    if (!text.empty()) facts.emplace_back("batch", text);
   if (layout.size(Axis::pipeline) > 1)
     facts.emplace_back("least bubble", fmt::format("{:.1f} % of a step if all stages take equally long and messages no time{}",
                                                    100 * bubble_fraction(config.schedule, shape),
@@ -380,7 +391,7 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
 std::string plan_report(const RunPlan& plan, const std::string& predicted) {
   const auto& [run, layout, config, further, list] = plan;
   Table summary({{""}, {"", false, 90}});
-  for (const auto& [name, value] : plan_facts(plan)) summary.row({name, value});
+  for (const auto& [name, value] : plan_facts(plan, predicted.empty())) summary.row({name, value});
   const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();
   const Unit unit = byte_unit(double(largest_rank.capacity.total()));
   return summary.str(false) + predicted +

@@ -11,7 +11,12 @@
 
 namespace gyr {
 
-Facts plan_facts(const RunPlan&);
+// Tokens of the deck's steps, per parameter and in passes over the training data. The passes are left out if the token files
+// cannot be opened, because a plan needs no data.
+inline constexpr const char* tokens_title = "tokens";
+std::string tokens_text(const RunConfig&);
+// `with_tokens`: contains the line above, which a prediction has next to its days.
+Facts plan_facts(const RunPlan&, bool with_tokens);
 // Rows of memory category, bytes as text, description of the allocation.
 std::vector<std::vector<std::string>> byte_rows(const RankPlan&, const std::function<std::string(double)>& text = mebi);
 // Bytes of a checkpoint of the run.

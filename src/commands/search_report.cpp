@@ -205,7 +205,9 @@ std::string own_layout_text(const SearchResult& result, int ranks, double error)
 std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   const LayoutChoice& best = result.best.front().choice;
   std::string text = equal_text(run, cluster, result) + own_layout_text(result, ranks, error_of(run, cluster));
-  if (const std::string limit = batch_limit_text(run, ranks); !limit.empty()) text += limit + '\n';
+  for (const std::string& line : {batch_limit_text(run, ranks), divisible_batch_text(run, ranks)})
+    if (!line.empty()) text += line + '\n';
+  if (const std::string line = defaults_text(cluster); !line.empty()) text += "Defaults: " + line + '\n';
   for (const std::string& note : doubtful_links(cluster, ranks)) text += "Links: " + note + '\n';
   for (const std::string& note : doubtful_devices(cluster)) text += "Device: " + note + '\n';
   if (micros_of(run, best) == 1)
@@ -223,18 +225,20 @@ std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster
 
 std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
   if (tokens <= 0) return "";
-  Table table({{"", true}, {"tokens/s", true}, {"days", true}, {"MWh", true}});
+  Table table({{"", true}, {"tokens/s", true}, {"days", true}, {"MWh", true}, {"device hours", true}, {"price", true}});
   const auto row = [&](const std::string& name, const FoundLayout& f) {
     const double rate = double(run.largest_batch() * run.train.seq_length) / f.prediction.seconds;
     const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
     table.row({name, fmt::format("{:.0f}", rate), fmt::format("{:.4g}", cost.seconds / 86400),
-               cost.joules > 0 ? fmt::format("{:.4g}", cost.joules / 3.6e9) : "unknown"});
+               cost.joules > 0 ? fmt::format("{:.4g}", cost.joules / 3.6e9) : "unknown", metric_text(cost.seconds / 3600 * ranks, ""),
+               cost.price > 0 ? money_text(cost.price, cluster) : "unknown"});
   };
   for (std::size_t i = 0; i < result.best.size(); ++i) row(fmt::format("{}", i + 1), result.best[i]);
   if (result.own && result.own->found) row("deck", *result.own->found);
-  return prose(fmt::format("\nTraining of {} in {}{}: days at this rate, and energy of the devices (device.watts x devices x time)\n",
-                           metric_text(tokens, " tokens"),
-                           counted(Index(std::ceil(tokens / double(run.largest_batch() * run.train.seq_length))), "step"), error_bar(run, cluster))) +
+  return prose(fmt::format(
+             "\nTraining of {} in {}{}: days at this rate, energy of the devices (device.watts x devices x time), and their price (device.price)\n",
+             metric_text(tokens, " tokens"), counted(Index(std::ceil(tokens / double(run.largest_batch() * run.train.seq_length))), "step"),
+             error_bar(run, cluster))) +
          table.str();
 }
 

@@ -20,6 +20,9 @@ std::vector<Span> stages_of(const RunConfig&, const std::vector<double>& speeds 
 void check_batches(const TrainConfig&, int data);
 // Sentence about the number of data-parallel ranks that the global batch allows; empty if it allows `ranks`.
 std::string batch_limit_text(const RunConfig&, int ranks);
+// Sentence that names a similar batch that more ranks can share, if the batch of the deck has few common divisors with
+// `ranks`; otherwise empty.
+std::string divisible_batch_text(const RunConfig&, int ranks);
 // Checks the context-parallel size and mode of a layout.
 void check_context(const Layout&, const RunConfig&);
 // Checks parallel.expert on `data` data-parallel ranks.

@@ -47,6 +47,12 @@ Section& finetune_section(Deck& deck) { return deck.section("finetune", "fine-tu
 Section& output_section(Deck& deck) { return deck.section("output", "folder of the results", Effect::none); }
 Section& train_section(Deck& deck) { return deck.section("train", "training steps: number, batch, length, precision, objective", Effect::course); }
 
+void check_best(const RunConfig& run, const Deck& deck) {
+  require(!run.checkpoint.keep_best || run.train.eval_every > 0, Exit::config,
+          "{}: the best checkpoint is that of the lowest validation loss, and the run does not validate; set train.eval_every",
+          deck.settings_text({"checkpoint.keep_best", "train.eval_every"}));
+}
+
 }  // namespace
 
 RunDefaults::RunDefaults() { model.pattern.assign(36, layer_type("hybrid").symbol); }
@@ -117,6 +123,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
           .positive();
   check_bounds(run, deck);
   check_data(run);
+  check_best(run, deck);
   return run;
 }
 

@@ -240,6 +240,19 @@ std::string batch_limit_text(const RunConfig& run, int ranks) {
                      run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp with a common divisor of its batches", batch, batch, ranks);
 }
 
+std::string divisible_batch_text(const RunConfig& run, int ranks) {
+  const Index batch = run.train.global_batch_size, shared = std::gcd(batch, Index(ranks));
+  if (!run.train.ramp.empty()) return "";
+  constexpr Index few = 4;  // at least this many times as many ranks must be able to share the other batch
+  for (Index divisor = std::min<Index>(ranks, batch + batch / 10); divisor >= few * shared; --divisor) {
+    const Index other = (batch + divisor / 2) / divisor * divisor;
+    if (ranks % divisor == 0 && other > 0 && std::abs(other - batch) <= batch / 10)
+      return fmt::format("train.global_batch_size = {} can be shared by {} of {} ranks at most; {} could be shared by {}", batch, shared, ranks,
+                         other, divisor);
+  }
+  return "";
+}
+
 Layout layout_of(const RunConfig& run, int ranks) {
   try {
     return layout_by_rules(run, ranks);
@@ -247,9 +260,9 @@ Layout layout_of(const RunConfig& run, int ranks) {
     if (e.code != Exit::config) throw;
     const std::string grids = nearest_grids(run, ranks);
     if (grids.empty()) throw;
-    const std::string limit = batch_limit_text(run, ranks);
-    fail(Exit::config, "{}. {}{}Grids (data x pipeline x context x tensor) that work on {} rank{}, if they fit in memory: {}", e.what(), limit,
-         limit.empty() ? "" : ". ", ranks, ranks > 1 ? "s" : "", grids);
+    const std::string limit = batch_limit_text(run, ranks), other = divisible_batch_text(run, ranks);
+    fail(Exit::config, "{}. {}{}{}{}Grids (data x pipeline x context x tensor) that work on {} rank{}, if they fit in memory: {}", e.what(), limit,
+         limit.empty() ? "" : ". ", other, other.empty() ? "" : ". ", ranks, ranks > 1 ? "s" : "", grids);
   }
 }
 

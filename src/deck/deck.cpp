@@ -100,6 +100,8 @@ std::string remedy_for_override(const std::string& word) {
   std::replace(path.begin(), path.end(), '/', '.');
   const auto value = mark == word.npos ? mark : word.find_first_not_of("=: ", mark);
   if (value != word.npos && is_path(path)) return fmt::format("write {}={}", shown(path), shown(word.substr(value)));
+  if (value != word.npos && mark > 0 && path.find_first_of(". ") == path.npos)
+    return fmt::format("`{0}` has no section; an override is written section.key=value, and `gyrfalcon help {0}` searches all keys", shown(path));
   return "an override is written section.key=value, with no spaces around `=`";
 }
 

@@ -174,6 +174,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"hybrid_attention_ratio", "model.attention_ratio", ""},
     {"hybrid_mlp_ratio", "model.mlp_ratio", ""},
     {"lora_r lora_rank lora.r", "finetune.lora.rank", ""},
+    {"use_lora use_peft", "finetune.lora.rank", "write finetune.lora.rank=8, or take input/lora.yaml"},
     {"lora_alpha", "finetune.lora.alpha", ""},
     {"target_modules lora_target_modules", "finetune.lora.targets", "it is called finetune.lora.targets here, a list: finetune.lora.targets=[{}]"},
     {"modules_to_save", "finetune.lora.also", ""},
@@ -252,6 +253,8 @@ inline constexpr ForeignKey foreign_key_table[] = {
      "a run saves a checkpoint every checkpoint.every steps (default 1000) and at its end (checkpoint.at_end)"},
     {"save_last save_final save_model_at_end", "checkpoint.at_end", ""},
     {"save_total_limit save_top_k keep_latest_k max_checkpoints", "checkpoint.keep", ""},
+    {"save_best_only save_best_model load_best_model_at_end metric_for_best_model", "checkpoint.keep_best",
+     "write checkpoint.keep_best=true: the lowest validation loss counts"},
     {"async_save async_mode use_async_save", "checkpoint.async", "write checkpoint.async=true"},
     {"wandb use_wandb enable_wandb report_to wandb_log wandb_project wandb_run_name wandb_exp_name wandb_entity "
      "wandb_name wandb_mode",

@@ -181,7 +181,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunHistory& run)
           {"state", printable(run.state)},
           {"step", fmt::format("{} of {}", run.reached(), run.steps_wanted)},
           {"tokens", count_text(of_last([](const TakenStep& s) { return s.tokens; }))},
-          {"loss", as("{:.4f}")(loss / losses)},
+          {"loss, last 10", as("{:.4f}")(loss / losses)},
           {"best validation", as("{:.4f}")(best)},
           {"tokens/s", count_text(median(column(steps, [](const TakenStep& s) { return s.tokens_per_second; })))},
           {"MFU %", as("{:.1f}")(100 * median(column(steps, [](const TakenStep& s) { return s.mfu; })))},

@@ -96,6 +96,14 @@ std::vector<TensorExport> adapter_jobs(const CheckpointFile& file, const PeftNam
 
 }  // namespace
 
+void check_adapters(const ModelConfig& model, const Family& family, const ModelConfig& plain) {
+  const PeftNames names(family, plain);
+  const std::vector<Weight> weights = declared_weights(plain);
+  PeftExport peft;
+  select_layers(names, weights, model.lora, peft);
+  select_modules(names, weights, model.lora, peft);
+}
+
 Converted export_adapters(const CheckpointFile& file, const ModelConfig& model, const Family& family, const ModelConfig& plain,
                           const std::filesystem::path& target, const ExportOptions& options, const std::filesystem::path& like) {
   require(bool(model.lora), Exit::config, "{}: has no adapters; only runs with finetune.lora.rank > 0 have them", file.name());

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/base/note.hpp"
+#include "src/config/run_config.hpp"
 #include "src/huggingface/safetensors_header.hpp"
 
 namespace gyr {
@@ -39,5 +40,9 @@ struct ExportOptions {
 // (src/huggingface/family.hpp) can represent the model. Exit::config for `adapters` if there are none, if other weights
 // were trained too, or if PEFT has no such layers.
 Converted export_folder(const std::filesystem::path& checkpoint, const std::filesystem::path& folder, const ExportOptions&, const Note&);
+
+// Sentence about adapters of a run (finetune.lora) that ExportOptions::adapters would refuse; empty if there are none. For a
+// run that has not begun, so that other targets can be chosen.
+std::string refusal_of_adapters(const RunConfig&);
 
 }  // namespace gyr

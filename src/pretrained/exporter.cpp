@@ -255,6 +255,19 @@ std::string original_family(const CheckpointFile& file, const fs::path& asked, c
 
 }  // namespace
 
+std::string refusal_of_adapters(const RunConfig& run) {
+  if (!run.model.lora) return "";
+  try {
+    const fs::path origin = origin_of(run);
+    ModelConfig plain = run.model;
+    plain.lora = {};
+    check_adapters(run.model, family_for(plain, origin.empty() ? "" : read_config_json(origin / config_file_name).model_type), plain);
+    return "";
+  } catch (const Error& error) {
+    return fmt::format("`export-hf --adapters` will refuse the adapters of this run: {}", error.what());
+  }
+}
+
 Converted export_folder(const fs::path& checkpoint, const fs::path& target, const ExportOptions& options, const Note& note) {
   const CheckpointFile file(checkpoint);
   const RunConfig run = run_of(checkpoint);

@@ -21,7 +21,8 @@ Index saves_after(const RunConfig& run, Index done) {
   if (done >= steps) return 0;
   const Index regular = every > 0 ? steps / every - done / every : 0;
   const bool last_is_regular = every > 0 && steps % every == 0;
-  return regular + (run.checkpoint.at_end && !last_is_regular ? 1 : 0);
+  const Index improved = run.checkpoint.keep_best ? steps / run.train.eval_every - done / run.train.eval_every : 0;
+  return regular + improved + (run.checkpoint.at_end && !last_is_regular ? 1 : 0);
 }
 
 Index most_new_checkpoints(const RunConfig& run, Index done, const std::vector<std::int64_t>& present) {
@@ -33,7 +34,7 @@ Index most_new_checkpoints(const RunConfig& run, Index done, const std::vector<s
   }
   const auto removable =
       std::count_if(present.begin(), present.end(), [&](std::int64_t step) { return c.keep_every == 0 || step % c.keep_every != 0; });
-  return std::min(saves_after(run, done), std::max<Index>(1, c.keep + 1 - removable) + kept_forever);
+  return std::min(saves_after(run, done), std::max<Index>(1, c.keep + 1 - removable) + kept_forever + c.keep_best);
 }
 
 std::string check_checkpoint_space(const RunConfig& run, Index bytes, Index done, const std::vector<std::int64_t>& present) {

@@ -10,7 +10,7 @@
 
 namespace gyr {
 
-// Number of checkpoints that the run will save after step `done`.
+// Number of checkpoints that the run will save after step `done`; with checkpoint.keep_best the largest possible one.
 Index saves_after(const RunConfig&, Index done);
 // Upper bound of the checkpoints that will exist at once in addition to those of the steps `present`, from step `done` to
 // the end. A checkpoint is complete before an older one is removed.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/base/printable.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/data/fingerprint.hpp"
 #include "src/data/sample_view.hpp"
@@ -135,6 +136,22 @@ std::string doubtful_vocabulary(const RunConfig& run) {
       "model.vocab_size = {}, but the tokenizer of the data has {} tokens: the rows of the others in the embedding and the head are never used; "
       "model.vocab_size={} suits it",
       run.model.vocab_size, tokens, (tokens + 63) / 64 * 64);
+}
+
+std::string doubtful_order(const RunConfig& run) {
+  if (!run.model.objective->writes_next_token() || (run.data.order == "documents" && run.data.separate)) return "";
+  try {
+    for (const std::string& prefix : run.data.prefixes)
+      if (const auto fingerprint = fingerprint_of(prefix))
+        for (const auto& [option, value] : fingerprint->options)
+          if (option == "--template")
+            return fmt::format(
+                "{} holds conversations (--template), and data.order = {} joins them and breaks them at the ends of windows; write "
+                "data.order=documents data.documents=separate",
+                printable(prefix), run.data.order);
+  } catch (const Error&) {  // open_data reports a damaged file
+  }
+  return "";
 }
 
 void check_token_files(const RunConfig& run) {

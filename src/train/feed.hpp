@@ -32,9 +32,11 @@ std::optional<double> epochs_of(const RunConfig&);
 std::string refusal_of_data(const RunConfig&);
 // Remark on a vocabulary that is far larger than that of the tokenizer of the data; empty if there is none.
 std::string doubtful_vocabulary(const RunConfig&);
-// Size of the training data, steps of one epoch, and epochs of the run, as one line of the log.
+// Warning about a corpus of conversations whose documents are joined or broken at the ends of windows; empty if there is none.
+std::string doubtful_order(const RunConfig&);
 // Warning about a run that reads its training data more than a hundred times; empty if it does not.
 std::string doubtful_epochs(const RunConfig&, const Dataset& training);
+// Size of the training data, steps of one epoch, and epochs of the run, as one line of the log.
 std::string epoch_text(const RunConfig&, const Dataset& training);
 // Tokenizer that finds the beginnings of words for the run's objective; null if the objective does not need them, or
 // the deck names no tokenizer.

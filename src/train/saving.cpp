@@ -2,11 +2,60 @@
 #include "src/train/saving.hpp"
 
 #include <chrono>
+#include <limits>
 #include <thread>
 
 #include "src/parallel/collective_check.hpp"
+#include "src/train/run_paths.hpp"
 
 namespace gyr {
+
+namespace {
+
+// The checkpoint that an earlier attempt recorded as the best one. Collective.
+std::optional<BestCheckpoint> recorded_best(const RunParts& parts) {
+  double known[] = {-1, 0};
+  collective_check(parts.grid.world(), [&] {
+    if (!parts.lead()) return;
+    if (const auto best = best_checkpoint(checkpoints_of(parts.run))) known[0] = double(best->step), known[1] = best->loss;
+  });
+  const std::vector<double> all = parts.grid.world().gather(known);
+  if (all[0] < 0) return {};
+  return BestCheckpoint{Index(all[0]), all[1]};
+}
+
+}  // namespace
+
+Saving::Saving(const RunParts& parts, StateSaver& saver, RunLog* log, Index last)
+    : parts_(parts), step_actions_(parts.run), saver_(saver), log_(log), last_(last) {
+  if (parts.run.checkpoint.keep_best) best_ = recorded_best(parts);
+  lowest_ = best_ ? best_->loss : std::numeric_limits<double>::infinity();
+}
+
+bool Saving::validated(Index step, double loss) {
+  if (!parts_.run.checkpoint.keep_best || loss >= lowest_) return false;
+  if (step != last_) {
+    lowest_ = improvements_[step] = loss;
+    return true;
+  }
+  // A resumed run repeats a validation that was stopped. The checkpoint of a branch's first step is in another folder.
+  const bool saved = parts_.grid.world().max(parts_.lead() && std::filesystem::exists(checkpoint_path(checkpoints_of(parts_.run), step))) > 0;
+  if (saved) lowest_ = loss, record({step, loss});
+  return false;
+}
+
+// Records the best checkpoint, and removes the one that was the best before unless another rule keeps it.
+void Saving::record(const BestCheckpoint& best) {
+  best_ = best;
+  collective_check(parts_.grid.world(), [&] {
+    if (!parts_.lead()) return;
+    const CheckpointConfig& c = parts_.run.checkpoint;
+    const std::filesystem::path folder = checkpoints_of(parts_.run);
+    write_best(folder, best);
+    for (const std::string& note : prune(folder, best.step, {int(c.keep), c.keep_every}))
+      if (log_) log_->print_line(note);
+  });
+}
 
 void Saving::save(const CheckpointHeader& at) {
   parts_.watch.progress_record().phase("save");
@@ -54,6 +103,10 @@ void Saving::take(Save&& save) {
   if (!saved) return;
   longest_ = std::max(longest_.value_or(0), saved->write_seconds + saved->blocked_seconds);
   if (log_) log_->saved(*saved);
+  const auto improvement = improvements_.find(saved->step);
+  if (improvement == improvements_.end()) return;
+  record({improvement->first, improvement->second});
+  improvements_.erase(improvement);
 }
 
 }  // namespace gyr

@@ -86,16 +86,17 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   accept(start, parts, options);
   const CheckpointHeader at = begun ? *begun : options.resume ? start.resume(changes_of(options)) : start.begin();
 
-  const double peak = grid.world().sum(engine->gemm_rate()) / me.ranks;
+  const GemmRate peak = engine->gemm_rate();
   const auto saver = engine->saver();
   const double memory = grid.world().max(double(engine->capacity().total() + saver->buffer_bytes()));
-  Resources resources{me.ranks, peak, Index(memory), grid.world().transport_name(), grid.layout().text(), me.attempt};
+  Resources resources{me.ranks, peak.best, Index(memory), grid.world().transport_name(), grid.layout().text(), me.attempt};
   resources.memory = most_memory(engine->capacity(), grid.world());
   std::optional<RunLog> log;  // log of the run; empty except on the first rank
   collective_check(grid.world(), [&] {
     if (!parts.lead()) return;
     write_identity(run.output, identity);
     log_start(log.emplace(run, at, resources), run, grid.layout(), data, resources, engine->graphs());
+    if (const std::string text = uncertainty_of(peak); !text.empty()) log->print_line(text);
     if (options.expected) log->expect(*options.expected);
   });
   RunLog* const reported = log ? &*log : nullptr;

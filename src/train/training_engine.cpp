@@ -5,7 +5,6 @@
 
 #include "src/dump/dump.hpp"
 #include "src/engine/dry_run/plan.hpp"
-#include "src/engine/gemm_choice/gemm_rate.hpp"
 #include "src/engine/model/replicas.hpp"
 #include "src/fault/fault.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -84,7 +83,11 @@ class RunEngine final : public TrainingEngine {
     return std::make_unique<Saver>(checkpoints_of(run_), options, engine_);
   }
   const Capacity& capacity() const override { return together_; }
-  double gemm_rate() const override { return gyr::gemm_rate(engine_.precision()); }
+  GemmRate gemm_rate() override {
+    Communicator& world = engine_.grid().world();
+    const GemmRate mine = gyr::gemm_rate(engine_.precision(), [&](double x) { return world.max(x); });
+    return {world.sum(mine.best) / world.size(), world.sum(mine.median) / world.size()};
+  }
   std::string graphs() const override { return engine_.graphs(); }
 
  private:

@@ -6,6 +6,7 @@
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
+#include "src/engine/gemm_choice/gemm_rate.hpp"
 #include "src/engine/step/engine.hpp"
 #include "src/train/validation.hpp"
 #include "src/watch/heartbeat.hpp"
@@ -43,7 +44,7 @@ class TrainingEngine {
 
   virtual std::unique_ptr<StateSaver> saver() = 0;
   virtual const Capacity& capacity() const = 0;  // planned bytes of this rank with all models, by category
-  virtual double gemm_rate() const = 0;          // measured GEMM throughput of this rank, FLOP/s
+  virtual GemmRate gemm_rate() = 0;              // measured GEMM throughput, FLOP/s: mean over all ranks
   virtual std::string graphs() const = 0;        // log line: parts of a step that run as CUDA graphs (Engine::graphs)
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "src/checkpoint/folder.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/recent_metrics.hpp"
 #include "src/train/run_paths.hpp"
@@ -34,8 +35,8 @@ void TrainingLoop::run() {
     saving_.poll();
     if (step_actions_.checks_replicas(at_.step)) parts_.engine.check_replicas(at_.step);
     if (step_actions_.leaves(at_.step, stop_request_)) break;
-    if (step_actions_.validates(at_.step)) validate();
-    if (step_actions_.saves(at_.step, stop_request_)) saving_.save(at_);
+    const bool improved = step_actions_.validates(at_.step) && validate();
+    if (improved || step_actions_.saves(at_.step, stop_request_)) saving_.save(at_);
   }
   finish();
   if (log_ && nothing_left) report_nothing_left();
@@ -129,7 +130,8 @@ void TrainingLoop::go_back(const Span& samples) {
   remember();
 }
 
-void TrainingLoop::validate() {
+// Returns true if the state must be saved because its validation loss is the lowest so far.
+bool TrainingLoop::validate() {
   auto t = parts_.timers.scope("evaluate");
   parts_.watch.progress_record().phase("validate");
   const TrainConfig& c = parts_.run.train;
@@ -140,7 +142,7 @@ void TrainingLoop::validate() {
   if (!found) {  // the next attempt begins with this validation
     if (log_ && finished())
       log_->print_line(fmt::format("stop requested by {}: all steps are done, the last validation is left to --resume", stop_reason(stop_request_)));
-    return;
+    return false;
   }
   require(std::isfinite(found->loss), Exit::numeric,
           "step {}: the validation loss is {}; the weights are not saved. Resume from an earlier checkpoint, with a lower optimizer.lr", at_.step,
@@ -148,6 +150,7 @@ void TrainingLoop::validate() {
   ValidationReport report;
   report.step = at_.step, report.samples = at_.samples, report.loss = found->loss, report.figures = std::move(found->figures);
   if (log_) log_->validation(report);
+  return saving_.validated(at_.step, found->loss);
 }
 
 void TrainingLoop::report_nothing_left() const {
@@ -165,6 +168,9 @@ void TrainingLoop::finish() {
   const double wall = since(begin_);
   const std::vector<double> seconds = parts_.grid.world().gather(parts_.timers.packed());
   if (log_) log_->timers(parts_.timers.names(), seconds, wall);
+  if (const auto& best = saving_.best(); log_ && best)
+    log_->print_line(
+        fmt::format("best checkpoint: {}, validation loss {:.4f}", checkpoint_path(checkpoints_of(parts_.run), best->step).string(), best->loss));
   if (stop_request_ && !finished()) stopped();
 }
 

@@ -25,7 +25,7 @@ class TrainingLoop {
   StepReport report(const StepResult&, Index batch, double lr) const;
   bool leave_out(Index step, const StepResult&, const Span& samples);
   void go_back(const Span& samples);
-  void validate();
+  bool validate();
   void report_nothing_left() const;
   void finish();
   [[noreturn]] void stopped();

@@ -156,7 +156,7 @@ MachineRates measure(Grid& grid, DType precision) {
       if (a.size > 1) measurement.take_links(a.axis, rates);
   }
   grid.begin_task("measure GEMMs");
-  const double place[] = {double(grid.layout().rank_at(grid.position())), gemm_rate(precision)};
+  const double place[] = {double(grid.layout().rank_at(grid.position())), gemm_rate(precision).best};
   const std::vector<double> all = grid.world().gather(place);
   rates.flops_per_second.resize(all.size() / 2);
   for (std::size_t i = 0; i < all.size(); i += 2) rates.flops_per_second[std::size_t(all[i])] = all[i + 1];

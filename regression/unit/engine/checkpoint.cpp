@@ -16,6 +16,8 @@
 #include "regression/support/state.hpp"
 #include "regression/support/testing.hpp"
 #include "regression/support/trials.hpp"
+#include "src/checkpoint/chosen_checkpoint.hpp"
+#include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/inspect.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/reshard.hpp"
@@ -660,6 +662,51 @@ TEST(checkpoint, description_lists_tensors_shapes_and_statistics) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   const Index weights = named("T5").reference.parameters;
   EXPECT_NE(text.find(fmt::format("{} of them weights", weights)), std::string::npos) << text;
+}
+
+TEST(checkpoint, check_prints_summary_without_tensors) {
+  const Folder folder;
+  Single<float> rig(named("T5").model);
+  set_state(rig.engine, 1);
+  const fs::path path = save_checkpoint(folder.path(), header_at(12), rig.engine).path;
+  const std::string text = describe_checkpoint(path, {.check = true});
+  EXPECT_EQ(text.find("/model/layers/1/mamba/conv1d/weight"), std::string::npos) << text;
+  for (const char* part : {" tensors, ", "shard_00000.h5", "every file matches its checksum"}) EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+TEST(checkpoint, file_of_checkpoint_is_described_with_its_header) {
+  const Folder folder;
+  Single<float> rig(named("T5").model);
+  set_state(rig.engine, 1);
+  const fs::path path = save_checkpoint(folder.path(), header_at(12), rig.engine).path;
+  for (const auto& [file, role] : {std::pair{"index.h5", "view of every unsharded tensor"}, {"shard_00000.h5", "one of 1 shard"}}) {
+    const std::string text = describe_checkpoint(path / file, {});
+    EXPECT_NE(text.find(fmt::format("{}: {} of the checkpoint {}\n", (path / file).string(), role, path.string())), std::string::npos) << text;
+    EXPECT_NE(text.find("data=1 pipeline=1 tensor=1"), std::string::npos) << text;
+  }
+  fs::remove(path / "manifest.json");
+  EXPECT_TRUE(describe_checkpoint(path / "index.h5", {}).starts_with("\ntensor")) << "the file is described by itself";
+}
+
+TEST(checkpoint, best_checkpoint_is_never_removed) {
+  const Folder folder;
+  Single<float> rig(named("T9").model);
+  const auto save = [&](Index step) { save_checkpoint(folder.path(), header_at(step), rig.engine, {.retention = {2, 0}}); };
+  EXPECT_FALSE(best_checkpoint(folder.path()));
+  save(10);
+  write_best(folder.path(), {10, 2.5});
+  for (const Index step : {20, 30, 40}) save(step);
+  EXPECT_EQ(committed_steps(folder.path()), (std::vector<std::int64_t>{10, 30, 40}));
+  ASSERT_TRUE(best_checkpoint(folder.path()));
+  EXPECT_EQ(best_checkpoint(folder.path())->loss, 2.5);
+  EXPECT_EQ(chosen_checkpoint(folder / "best"), folder / "step_00000010");
+  for (const auto& [step, best] : {std::pair{10, "this checkpoint, validation loss 2.5000"}, {40, "step_00000010, validation loss 2.5000"}})
+    EXPECT_NE(describe_checkpoint(checkpoint_path(folder.path(), step), {.check = true}).find(best), std::string::npos) << step;
+  write_best(folder.path(), {40, 2.25});
+  EXPECT_TRUE(prune(folder.path(), 40, {2, 0}).empty());
+  EXPECT_EQ(committed_steps(folder.path()), (std::vector<std::int64_t>{30, 40}));
+  fs::remove_all(folder / "step_00000040");
+  EXPECT_FALSE(best_checkpoint(folder.path())) << "the recorded checkpoint is gone";
 }
 
 // h5py reads the values, also those of bfloat16 tensors.

@@ -62,6 +62,15 @@ TEST(checkpoint_space, predicted_checkpoints_cover_a_simulated_run) {
   }
 }
 
+TEST(checkpoint_space, best_checkpoint_needs_room_of_its_own) {
+  RunConfig run = run_of(40, 10, 2, 0, true);
+  EXPECT_EQ(saves_after(run, 0), 4);
+  EXPECT_EQ(most_new_checkpoints(run, 0, {}), 3);
+  run.train.eval_every = 5, run.checkpoint.keep_best = true;
+  EXPECT_EQ(saves_after(run, 0), 12) << "each of the eight validations may be the best so far";
+  EXPECT_EQ(most_new_checkpoints(run, 0, {}), 4);
+}
+
 TEST(checkpoint_space, one_checkpoint_must_fit_and_all_should) {
   const Folder folder;
   RunConfig run = run_of(10, 2, 3, 0, true);

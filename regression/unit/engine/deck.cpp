@@ -365,6 +365,8 @@ TEST(deck, words_that_are_no_overrides_get_a_remedy) {
   expect_refused(good, {"command line `train.steps:3`: write train.steps=3"}, {"train.steps:3"}, Exit::usage);
   expect_refused(good, {"command line `train/steps=3`: write train.steps=3"}, {"train/steps=3"}, Exit::usage);
   expect_refused(good, {"an override is written section.key=value"}, {"train.steps:"}, Exit::usage);
+  expect_refused(good, {"`steps` has no section; an override is written section.key=value, and `gyrfalcon help steps` searches"}, {"steps=3"},
+                 Exit::usage);
   expect_refused(good, {"this is a file, and a run has one deck"}, {std::string(GYR_SOURCE_DIR) + "/input/demo.yaml"}, Exit::usage);
 }
 

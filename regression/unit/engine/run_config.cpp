@@ -11,6 +11,7 @@
 #include <regex>
 
 #include "regression/support/testing.hpp"
+#include "src/config/layout_rules.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/feed.hpp"
 
@@ -286,6 +287,17 @@ TEST(run_config, error_for_invalid_grid_lists_nearest_valid_grids) {
 }
 
 // A batch with fewer sequences than ranks leaves long sequences to context parallelism.
+TEST(run_config, batch_with_few_divisors_names_another) {
+  const auto text = [](Index batch, int ranks) {
+    return divisible_batch_text(run_of(fmt::format("train: {{global_batch_size: {}, micro_batch_size: 1}}\n", batch), {}), ranks);
+  };
+  EXPECT_EQ(text(1000, 512), "train.global_batch_size = 1000 can be shared by 8 of 512 ranks at most; 1024 could be shared by 512");
+  EXPECT_EQ(text(1024, 512), "");
+  EXPECT_EQ(text(96, 512), "") << "32 ranks share it, and no similar batch has four times as many";
+  EXPECT_EQ(text(1000, 1), "");
+  EXPECT_EQ(text(1, 7), "");
+}
+
 TEST(run_config, long_sequences_get_context_parallel_grids) {
   const auto message = [](const std::string& length) {
     const RunConfig run = run_of("train: {global_batch_size: 8, micro_batch_size: 1}\nmodel: {pattern: P x 8}\n",

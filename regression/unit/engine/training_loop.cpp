@@ -6,6 +6,7 @@
 #include "regression/support/cases.hpp"
 #include "regression/support/folder.hpp"
 #include "regression/support/testing.hpp"
+#include "src/checkpoint/folder.hpp"
 #include "src/data/token_writer.hpp"
 #include "src/trace/trace_file.hpp"
 
@@ -17,10 +18,20 @@ using Events = std::vector<std::string>;
 class RecordingSaver final : public StateSaver {
  public:
   explicit RecordingSaver(Events& events) : events_(events) {}
-  std::optional<Saved> save(CheckpointHeader h) override { return events_.push_back(fmt::format("save {}", h.step)), std::nullopt; }
+  std::optional<Saved> save(CheckpointHeader h) override {
+    events_.push_back(fmt::format("save {}", h.step));
+    if (!commits) return {};
+    const std::filesystem::path path = checkpoint_path(*commits, h.step);
+    std::filesystem::create_directories(path);
+    Saved saved;
+    saved.path = path, saved.step = h.step, saved.write_seconds = 1;
+    return saved;
+  }
   std::optional<Saved> poll() override { return {}; }
   std::optional<Saved> finish() override { return events_.push_back("finish"), std::nullopt; }
   Index buffer_bytes() const override { return 0; }
+
+  std::optional<std::filesystem::path> commits{};  // folder in which saves make empty checkpoints
 
  private:
   Events& events_;
@@ -31,6 +42,7 @@ class RecordingEngine final : public TrainingEngine {
   explicit RecordingEngine(Events& events) : events_(events) {}
   std::function<void(StepResult&, const Span& samples)> on_step = [](StepResult&, const Span&) {};
   std::function<void()> on_validation = [] {};
+  double loss = 1;  // of validations
   std::vector<StepOrder> orders;
 
   void initialise() override { events_.push_back("initialise"); }
@@ -52,16 +64,21 @@ class RecordingEngine final : public TrainingEngine {
   std::optional<Validation> validate(const Dataset&, Index, Index, const std::function<bool()>& stop) override {
     events_.push_back("validate");
     on_validation();
-    return stop() ? std::nullopt : std::optional(Validation{1, {}});
+    return stop() ? std::nullopt : std::optional(Validation{loss, {}});
   }
   void record(Recorder* recorder, bool kernels) override {
     events_.push_back(recorder ? kernels ? "record kernels" : "record" : "record no more");
     single_rank_grid(2).record(recorder);
   }
   void check_replicas(Index step) override { events_.push_back(fmt::format("check {}", step)); }
-  std::unique_ptr<StateSaver> saver() override { return std::make_unique<RecordingSaver>(events_); }
+  std::unique_ptr<StateSaver> saver() override {
+    auto saver = std::make_unique<RecordingSaver>(events_);
+    saver->commits = commits;
+    return saver;
+  }
+  std::optional<std::filesystem::path> commits{};
   const Capacity& capacity() const override { return none_; }
-  double gemm_rate() const override { return 1; }
+  GemmRate gemm_rate() override { return {1, 1}; }
   std::string graphs() const override { return ""; }
 
  private:
@@ -179,6 +196,38 @@ TEST_F(training_loop, rollback_does_not_repeat_the_bad_samples) {
   EXPECT_EQ(events, (Events{"initialise", "step 1 of samples 0 to 4", "step 2 of samples 4 to 8", "finish", "initialise", "step 1 of samples 0 to 4",
                             "step 2 of samples 8 to 12", "step 3 of samples 12 to 16", "save 3", "step 4 of samples 16 to 20",
                             "step 5 of samples 20 to 24", "step 6 of samples 24 to 28", "save 6", "finish"}));
+}
+
+// The losses of steps 1 to 6 are 3, 2, 4, 2, 1, 5: steps 1, 2 and 5 are saved because of them, steps 3 and 6 by
+// checkpoint.every.
+TEST_F(training_loop, lowest_validation_losses_are_saved) {
+  const double losses[] = {3, 2, 4, 2, 1, 5};
+  int validations = 0;
+  engine.commits = folder / "checkpoints";
+  engine.on_validation = [&] { engine.loss = losses[validations++]; };
+  EXPECT_EQ(run("eval_every: 1}\ncheckpoint: {keep_best: true").code, Exit::ok);
+  Events saves;
+  std::copy_if(events.begin(), events.end(), std::back_inserter(saves), [](const std::string& event) { return event.starts_with("save"); });
+  EXPECT_EQ(saves, (Events{"save 1", "save 2", "save 3", "save 5", "save 6"}));
+  const auto best = best_checkpoint(folder / "checkpoints");
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->step, 5);
+  EXPECT_EQ(best->loss, 1);
+  EXPECT_EQ(committed_steps(folder / "checkpoints"), (std::vector<std::int64_t>{3, 5, 6})) << "the saver of this test removes nothing";
+}
+
+TEST_F(training_loop, recorded_best_loss_holds_for_later_attempts) {
+  std::filesystem::create_directories(folder / "checkpoints" / "step_00000001");
+  write_best(folder / "checkpoints", {1, 0.5});
+  EXPECT_EQ(run("eval_every: 1}\ncheckpoint: {keep_best: true").code, Exit::ok);
+  EXPECT_EQ(best_checkpoint(folder / "checkpoints")->step, 1) << "no loss of this attempt is below 0.5";
+  EXPECT_EQ(std::count(events.begin(), events.end(), "save 2"), 0);
+}
+
+TEST_F(training_loop, best_checkpoint_needs_validation_losses) {
+  const Error error = error_of([&] { run("eval_every: 0}\ncheckpoint: {keep_best: true"); });
+  EXPECT_EQ(error.code, Exit::config);
+  EXPECT_NE(std::string(error.what()).find("set train.eval_every"), std::string::npos) << error.what();
 }
 
 TEST_F(training_loop, only_configured_steps_are_traced) {

@@ -110,6 +110,11 @@ TEST(model_folder, invalid_folder_error_suggests_a_fix) {
   EXPECT_NE(message_of("tiiuae/Falcon-H1-0.5B-Base").find("hf download tiiuae/Falcon-H1-0.5B-Base --local-dir"), std::string::npos);
   for (const char* path : {"./a/b", "/a/b", "a/b/c", "a"}) EXPECT_EQ(message_of(path).find("hf download"), std::string::npos) << path;
   const Folder folder;
+  const fs::path before = fs::current_path();
+  fs::create_directory(folder / "out");
+  fs::current_path(folder.path());
+  EXPECT_EQ(message_of("out/my").find("hf download"), std::string::npos) << "a file name, because the folder out exists";
+  fs::current_path(before);
   folder.write("adapter_config.json", "{}");
   folder.write("adapter_model.safetensors", "");
   EXPECT_NE(message_of(folder.path()).find("holds a PEFT adapter"), std::string::npos) << message_of(folder.path());

@@ -42,6 +42,20 @@ TEST(explain, energy_is_watts_times_devices_times_time) {
   EXPECT_EQ(training_cost(1e9, 1e3, 4, unknown).joules, 0);
 }
 
+TEST(explain, price_is_device_hours_times_price) {
+  Dice dice(seed_of_run());
+  Cluster c = drawn_cluster(dice, true);
+  EXPECT_EQ(training_cost(3.6e9, 1e3, 30, c).price, 0) << "no price is known";
+  c.parts[0].device.price = 2, c.parts[1].device.price = 3;
+  double prices = 0;
+  for (int rank = 0; rank < 30; ++rank) prices += c.island_of(rank).device.price;
+  EXPECT_NEAR(training_cost(3.6e9, 1e3, 30, c).price, 1000 * prices, 1e-6) << "1000 hours";
+  c.parts[0].device.currency = c.parts[1].device.currency = "EUR";
+  EXPECT_EQ(money_text(161280, c), "161 k EUR");
+  c.parts[1].device.currency = "USD";
+  EXPECT_EQ(c.price(int(c.devices())), 0) << "prices in two currencies have no sum";
+}
+
 TEST(explain, save_time_follows_from_writing_nodes) {
   Dice dice(seed_of_run());
   for (int i = 0; i < 40; ++i) {
@@ -59,7 +73,7 @@ TEST(explain, error_bar_is_the_largest_judged_error) {
   Dice dice(seed_of_run());
   Drawn d = draw(dice);
   Cluster c;
-  d.run.train.seq_length = 8192;
+  d.run.train.seq_length = 4096;
   EXPECT_EQ(error_bar(d.run, c), "");
   EXPECT_NE(error_text(d.run, 1, c).find("have not been compared"), std::string::npos);
   c.errors = {0.027, 0, "17 steps", ""};
@@ -69,9 +83,9 @@ TEST(explain, error_bar_is_the_largest_judged_error) {
   EXPECT_NE(error_text(d.run, 2, c).find("not judged on several GPUs"), std::string::npos);
   c.errors.measured = 0.24, c.errors.measured_steps = "2 steps";
   EXPECT_EQ(error_bar(d.run, c), " ± 24.0 %");
-  d.run.train.seq_length = 8193;
+  d.run.train.seq_length = 4097;
   EXPECT_EQ(error_bar(d.run, c), "") << "longer sequences were not judged";
-  EXPECT_TRUE(error_text(d.run, 1, c).starts_with("none: not judged on sequences of more than 8192 tokens")) << error_text(d.run, 1, c);
+  EXPECT_TRUE(error_text(d.run, 1, c).starts_with("none: not judged on sequences of more than 4096 tokens")) << error_text(d.run, 1, c);
 }
 
 // The printed parts of a difference of two step times add up to the printed difference.

@@ -14,6 +14,7 @@
 #include "regression/support/folder.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
+#include "src/commands/cluster_report.hpp"
 #include "src/deck/amount.hpp"
 #include "src/planner/machine/collective.hpp"
 #include "src/planner/machine/kernel_times.hpp"
@@ -211,6 +212,27 @@ TEST(planner, doubtful_devices_are_named) {
   expect(notes("3350", "989000", ", gpu: true, reserve: 4"), "device.bf16 of the cluster file is 989000 TFLOP/s, which no device has");
   expect(notes("3350", "989", ", reserve: 4"), "device.gpu is not true in the cluster file");
   expect(notes("3350", "989", ", gpu: true"), "the cluster file does not set device.reserve");
+}
+
+TEST(planner, ideal_defaults_and_price_of_cluster_file) {
+  const Folder folder;
+  const auto read = [&](const std::string& more) {
+    std::ofstream(folder / "c.yaml") << "device: {memory: 80, memory_bandwidth: 3350, bf16: 989, fp32: 67, fp64: 67, price: 2.5, currency: EUR}\n"
+                                     << more;
+    return read_cluster(folder / "c.yaml");
+  };
+  const Cluster c = read("links: {node: {bandwidth: 450}}\nfit: {products: 0.6, fused: 0.6, memory: 0.5}\n");
+  EXPECT_EQ(defaults_text(c),
+            "links.beside = true, links.node.latency = 0, links.node.sums = 1, fit.links = 1, fit.step = 0: ideal values, not measured, because the "
+            "cluster file does not set them");
+  EXPECT_EQ(defaults_text(read("links: {beside: true, node: {latency: 5, bandwidth: 450, sums: 0.9}}\nfit: {products: 0.6, fused: 0.6, memory: 0.5, "
+                               "links: 1, step: 0}\n")),
+            "");
+  EXPECT_EQ(c.price(8), 20);
+  std::ofstream(folder / "again.yaml") << to_yaml(c, "");
+  const Cluster again = read_cluster(folder / "again.yaml");
+  EXPECT_EQ(again.price(8), 20);
+  EXPECT_EQ(again.device.currency, "EUR");
 }
 
 TEST(planner, values_of_a_node_are_named) {

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <vector>
 
 #include "kernels/device/random.hpp"
 #include "kernels/ops/any_tensor.hpp"
 #include "kernels/ops/gemm.hpp"
 #include "kernels/ops/host_values.hpp"
+#include "src/base/quantity.hpp"
 #include "src/base/stopwatch.hpp"
 
 namespace gyr {
@@ -25,50 +26,69 @@ void fill_in(const Tensor1<A>& x) {
   values.put();
 }
 
-// Shortest time in seconds of `calls` GEMMs of n x n matrices, out of four trials.
+// Trials of a measurement: several time slices of a busy machine; fewer if one takes longer than `slow` seconds.
+constexpr std::size_t many_trials = 12, few_trials = 4;
+constexpr double slow = 0.05;
+
+// Times in seconds of `calls` GEMMs of n x n matrices, ascending. All ranks begin each trial together. The first trial, which
+// touches the memory, is not counted.
 template <class A>
-double seconds_of(Index n, int calls) {
+std::vector<double> seconds_of(Index n, int calls, const Largest& largest) {
   Device dry(true, 0);
   gemm<A, A>(dry, MatrixOp::none, Matrix<const A>(nullptr, n, n, n), MatrixOp::transpose, Matrix<const A>(nullptr, n, n, n),
              Matrix<A>(nullptr, n, n, n));
   Device dev(false, 4 * n * n * Index(sizeof(A)) + dry.scratch.high_water());
   auto a = dev.scratch.tensor<A>(n, n), b = dev.scratch.tensor<A>(n, n), c = dev.scratch.tensor<A>(n, n);
   fill_in<A>(flat(a)), fill_in<A>(flat(b));
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 4; ++i) {
-    double seconds = 0;
+  std::vector<double> times;
+  std::size_t trials = many_trials;
+  for (std::size_t i = 0; i < trials; ++i) {
+    if (largest(times.empty() ? 0 : times.back()) > slow) trials = few_trials;
+    double& seconds = times.emplace_back();
     {
       const Stopwatch watch(seconds);
       for (int call = 0; call < calls; ++call) gemm<A, A>(dev, MatrixOp::none, a, MatrixOp::transpose, b, c);
       dev.fence();
     }
-    best = std::min(best, seconds);
   }
-  return best;
+  times.erase(times.begin());
+  std::sort(times.begin(), times.end());
+  return times;
 }
 
 double operations(Index n) { return 2.0 * double(n * n * n); }
 
-// Rate for square matrices of a size that suits the processor. Small ones do not fill a GPU; large ones take a host too
-// long; a slow or emulated device gets the smallest.
+GemmRate rate_of(double operations, const std::vector<double>& times) { return {operations / times.front(), operations / times[times.size() / 2]}; }
+
+// Rate for square matrices of a size that suits the processor, the same on all ranks. Small ones do not fill a GPU; large
+// ones take a host too long; a slow or emulated device gets the smallest.
 template <class A>
-double measured() {
+GemmRate measured(const Largest& largest) {
   constexpr Index least = 192, small = 768, most = 4096, grain = 256;
   // thresholds in seconds: aimed-at duration of one GEMM; duration above which the rate is taken from the smallest size
   constexpr double soon = 2e-3, late = 0.1;
   constexpr int calls = 4;  // GEMMs per measurement, which hide the launch overhead
-  const double first = seconds_of<A>(least, 1);
-  if (first * operations(small) / operations(least) > late) return operations(least) / first;
-  const double seconds = seconds_of<A>(small, 1);
-  const Index n = Index(std::min(double(most), double(small) * std::cbrt(soon / seconds))) / grain * grain;
-  if (n <= small) return operations(small) / seconds;
-  return operations(n) * calls / seconds_of<A>(n, calls);
+  const std::vector<double> first = seconds_of<A>(least, 1, largest);
+  if (largest(first.front()) * operations(small) / operations(least) > late) return rate_of(operations(least), first);
+  const std::vector<double> times = seconds_of<A>(small, 1, largest);
+  const Index n = Index(std::min(double(most), double(small) * std::cbrt(soon / largest(times.front())))) / grain * grain;
+  if (n <= small) return rate_of(operations(small), times);
+  return rate_of(operations(n) * calls, seconds_of<A>(n, calls, largest));
 }
 
 }  // namespace
 
-double gemm_rate(DType precision) {
-  return with_type(precision, []<class S>(std::type_identity<S>) { return measured<S>(); });
+GemmRate gemm_rate(DType precision, const Largest& largest) {
+  return with_type(precision, [&]<class S>(std::type_identity<S>) { return measured<S>(largest); });
+}
+
+std::string uncertainty_of(const GemmRate& rate) {
+  constexpr double steady = 0.9;
+  if (rate.median >= steady * rate.best) return "";
+  return fmt::format(
+      "MFU is uncertain: it is relative to {} per rank, the fastest of the GEMMs measured at the start, but half of them reached less than {}, "
+      "because other programs use the processor",
+      metric_text(rate.best, "FLOP/s"), metric_text(rate.median, "FLOP/s"));
 }
 
 }  // namespace gyr

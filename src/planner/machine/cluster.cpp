@@ -45,6 +45,8 @@ void read_device(Section& s, Cluster& c) {
   c.device.fp32 = tera * s.need<double>("fp32", "peak fp32 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
   c.device.fp64 = tera * s.need<double>("fp64", "peak fp64 GEMM rate of a device").unit("TFLOP/s").positive().at_most(most).value();
   c.device.watts = s.get("watts", 0.0, "power of a device under load; 0: unknown").unit("W").at_least(0).at_most(most).value();
+  c.device.price = s.get("price", 0.0, "price of a device hour, in device.currency; 0: unknown").at_least(0).at_most(most).value();
+  c.device.currency = s.get("currency", "", "currency of device.price for reports, as in EUR").value();
   c.device.fused = s.get("fused", false, "attention is fused (FlashAttention): its tiles stay on chip and use no memory bandwidth");
 }
 
@@ -141,6 +143,7 @@ void summarise(Cluster& c) {
     c.device.gpu = c.device.gpu || part.device.gpu;
     c.storage = std::min(c.storage, part.storage);
     if (part.errors.largest() > c.errors.largest()) c.errors = part.errors;
+    for (const std::string& text : part.defaults) c.defaults.push_back(part.name + ": " + text);
     c.host = {std::min(c.host.memory, part.host.memory), std::min(c.host.bandwidth, part.host.bandwidth), c.host.overlaps && part.host.overlaps};
     c.per_node = std::min(c.per_node, part.per_node);
     for (Link Cluster::*link : {&Cluster::node, &Cluster::network})
@@ -191,13 +194,23 @@ std::string remedy_for(const std::string& file) {
                      names.empty() ? "" : fmt::format(" ({})", fmt::join(names, ", ")));
 }
 
+// Latencies and efficiencies that the file does not set, with their ideal defaults, as in "fit.links = 1".
+std::vector<std::string> ideal_defaults(const Deck& deck) {
+  std::vector<std::string> defaults;
+  for (const Declaration& d : deck.settings()) {
+    const bool ideal = d.path.starts_with("fit.") || d.path == "links.node.latency" || d.path == "links.node.sums" || d.path == "links.beside";
+    if (ideal && d.where.empty()) defaults.push_back(fmt::format("{} = {}", d.path, d.fallback));
+  }
+  return defaults;
+}
+
 // Reads a cluster or island file. The file of an island must not name islands itself: those keys are unknown there.
 Cluster read_file(const std::string& file, Whose whose, const std::string& named_by) {
   std::error_code no;
   require(std::filesystem::exists(file, no), Exit::missing, "{}{}: cluster description not found; {}", named_by.empty() ? "" : named_by + ": ",
           shown(file), remedy_for(file));
   Deck deck = Deck::read(file, {}, {"description of a cluster", "sections such as device: and links:, see input/clusters/", false});
-  const Cluster c = [&] {
+  Cluster c = [&] {
     try {
       return read(deck, std::filesystem::path(file).parent_path(), whose);
     } catch (const Error& error) {  // such as a missing key, which an unknown one may be meant for
@@ -209,6 +222,7 @@ Cluster read_file(const std::string& file, Whose whose, const std::string& named
     }
   }();
   deck.finish();
+  for (std::string& text : ideal_defaults(deck)) c.defaults.push_back(std::move(text));
   return c;
 }
 
@@ -269,6 +283,17 @@ double Cluster::watts(Index ranks) const {
   each_island(*this, ranks, [&](const Cluster& c, Index here) {
     sum += c.device.watts * double(here);
     known = known && c.device.watts > 0;
+  });
+  return known ? sum : 0;
+}
+
+double Cluster::price(Index ranks) const {
+  double sum = 0;
+  bool known = true;
+  std::string currency;
+  each_island(*this, ranks, [&](const Cluster& c, Index here) {
+    known = known && c.device.price > 0 && (sum == 0 || c.device.currency == currency);
+    sum += c.device.price * double(here), currency = c.device.currency;
   });
   return known ? sum : 0;
 }
@@ -419,6 +444,7 @@ std::string to_yaml(const Cluster& c, const std::string& comment) {
       "fused: {}\n",
       c.per_node, number(c.device.memory / gibi), number(c.device.reserve / gibi), c.device.gpu, number(c.device.memory_bandwidth / giga),
       number(c.device.bf16 / tera), number(c.device.fp32 / tera), number(c.device.fp64 / tera), number(c.device.watts), c.device.fused);
+  if (c.device.price > 0) text += fmt::format("  price: {}\n  currency: {}\n", number(c.device.price), write_yaml(c.device.currency));
   text += fmt::format("host: {{memory: {}, bandwidth: {}, beside: {}}}\n", number(c.host.memory / gibi), number(c.host.bandwidth / giga),
                       c.host.overlaps);
   if (c.storage > 0) text += fmt::format("storage: {{bandwidth: {}}}\n", number(c.storage / giga));

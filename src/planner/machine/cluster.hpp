@@ -39,6 +39,8 @@ struct Cluster {
     bool fused = false;                      // attention is fused (FlashAttention): its tiles stay on chip and use no memory bandwidth
     double reserve = 0;                      // bytes of it that no plan contains: CUDA context, NCCL buffers, cuBLAS
     bool gpu = backend::on_gpu();            // true: plans contain the scratch of the CUDA kernels; false: that of the host kernels
+    double price = 0;                        // price of a device hour in `currency`; 0: unknown
+    std::string currency = {};               // for reports, as in EUR
     double gemm_rate(DType operands) const;  // peak GEMM rate for this operand type, flop/s
     double usable() const { return std::max(0.0, memory - reserve); }  // bytes that the plan of a rank may take
   } device;
@@ -96,6 +98,10 @@ struct Cluster {
   // these devices is unknown.
   double peak(Index ranks, DType operands) const;
   double watts(Index ranks) const;
+  // Price of an hour of these devices; 0 if the price of any is unknown, or if their currencies differ.
+  double price(Index ranks) const;
+
+  std::vector<std::string> defaults = {};  // keys of latencies and efficiencies that the file does not set, with the ideal values taken instead
 };
 
 // Throws Exit::config if the cluster has fewer than `ranks` devices.
