@@ -296,7 +296,7 @@ void compare(Runtime& runtime, const RunConfig& run, const Layout& layout, const
   std::vector<double> gemm_rates, copy_rates;
   for (const Window& w : windows) gemm_rates.push_back(mix.flops() / w.mix.seconds), copy_rates.push_back(Copy::bytes / w.copy.seconds);
   print_kernels(std::move(work), extent.windows, mean, {median(std::move(gemm_rates)), median(std::move(copy_rates))});
-  fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches, all, engine_step_parts));
+  fmt::print("\nphases of all steps\n{}", Timers::table(timers.names(), stopwatches, all, engine_step_parts(timers.names())));
 }
 
 void compare(Runtime& runtime, const std::string& file, const Extent& extent, const std::vector<std::string>& overrides) {

@@ -288,6 +288,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"checkpoint.at_end", {"false", none}},
                                                                          {"checkpoint.keep", {"7", none}},
                                                                          {"checkpoint.keep_every", {"7", none}},
+                                                                         {"checkpoint.keep_best", {"true", none}},
                                                                          {"checkpoint.files", {"node", none}},
                                                                          {"checkpoint.async", {"true", none}},
                                                                          {"checkpoint.deflate", {"1", none}},
