@@ -340,6 +340,7 @@ Overrides base_of(const std::string& key) {
   if (key == "model.latent.rope.truncate") return {"model.latent.rope.type=yarn", "model.latent.rope_dim=8", "model.latent.rope.original_length=200"};
   for (const RuleType& type : rule_types())
     if (key.starts_with("optimizer." + type.name + ".")) return {"optimizer.name=" + type.name};
+  if (key == "checkpoint.keep_best") return {"train.eval_every=1"};
   if (key.starts_with("models.")) return {"models.NAME.init_from=another"};
   if (key == "model.dropout.head") return {"train.objective=tag", "train.tag.num_labels=24"};
   return {};
