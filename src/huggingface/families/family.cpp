@@ -19,7 +19,7 @@ const std::vector<Family>& families() {
     std::vector<Family> list;
     for (const auto& of_file :
          {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), hybrids::families(), falcon::families(), bert::families(),
-          gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families()})
+          gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families(), qwen3_next::families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     return list;
   }();
