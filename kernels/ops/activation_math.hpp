@@ -24,6 +24,7 @@ GYR_FUNCTION A activation_at(A x) {
     const A held = x < A(clamped_limit) ? x : A(clamped_limit);
     return held * sigmoid(A(clamped_slant) * held);
   } else if constexpr (a == Activation::relu) return x > A(0) ? x : A(0);
+  else if constexpr (a == Activation::sigmoid) return sigmoid(x);
   else return x > A(0) ? x * x : A(0);
 }
 
@@ -40,6 +41,7 @@ GYR_FUNCTION A activation_slope(A x) {
     const A s = sigmoid(A(clamped_slant) * x);
     return x > A(clamped_limit) ? A(0) : s * (A(1) + A(clamped_slant) * x * (A(1) - s));
   } else if constexpr (a == Activation::relu) return x > A(0) ? A(1) : A(0);
+  else if constexpr (a == Activation::sigmoid) return sigmoid(x) * (A(1) - sigmoid(x));
   else return x > A(0) ? A(2) * x : A(0);
 }
 
@@ -67,6 +69,7 @@ void with_activation(Activation a, const Body& body) {
     case Activation::tanh: return body(std::integral_constant<Activation, Activation::tanh>());
     case Activation::clamped_swiglu: return body(std::integral_constant<Activation, Activation::clamped_swiglu>());
     case Activation::relu: return body(std::integral_constant<Activation, Activation::relu>());
+    case Activation::sigmoid: return body(std::integral_constant<Activation, Activation::sigmoid>());
   }
 }
 

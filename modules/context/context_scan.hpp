@@ -15,7 +15,11 @@ class ContextScan {
  public:
   explicit ContextScan(Pass& a);
 
-  Index blocks() const { return here_; }  // number of blocks of tokens on this rank, over all sequences
+  // Index of a block in the data gathered rank by rank, given its sequence and its number in that sequence.
+  Index gathered(Index sequence, Index number) const;
+  Index number(Index here) const { return s_.block(s_.rank, here % s_.blocks()); }  // number in its sequence of this rank's block `here`
+  Index last() const { return last_; }                                              // number of the last block of a sequence
+  Index blocks() const { return here_; }                                            // number of blocks of tokens on this rank, over all sequences
 
   // before(i) = the last K-1 inputs before this rank's block i; zeros before the first block of a sequence.
   void inputs_before(Matrix<const T> x, Tensor3<T> before /*(blocks, K-1, C)*/);
@@ -32,9 +36,6 @@ class ContextScan {
 
  private:
   using A = Acc<T>;
-  // Index of a block in the data gathered rank by rank, given its sequence and its number in that sequence.
-  Index gathered(Index sequence, Index number) const;
-  Index number(Index here) const { return s_.block(s_.rank, here % s_.blocks()); }
   void combine_block_states(const SsdShape&, Tensor2<const A> total, Tensor2<const A> local, Tensor2<A> state, bool from_the_end);
 
   Pass& a_;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/ops/activation.hpp"
 #include "modules/layers/projection.hpp"
 #include "modules/pass/kv_cache_rows.hpp"
 #include "modules/weights/contribution.hpp"
@@ -18,11 +19,15 @@ HeadRuns head_runs(const AttentionConfig& c) {
 OperatorChain attention_operators(const ModelConfig& m, const std::string& name) {
   const AttentionConfig& c = m.attention;
   const auto [queries, keys, attended] = head_runs(c);
-  const Channels stream = undivided(m.hidden_size), qkv = by_units({queries, keys, keys});
+  const Channels stream = undivided(m.hidden_size);
+  std::vector<Run> projected{queries, keys, keys};
+  std::vector<std::string> weights{name + ".q_proj", name + ".k_proj", name + ".v_proj"};
+  if (c.output_gate) projected.push_back(attended), weights.push_back(name + ".gate_proj");
+  const Channels qkv = by_units(projected);
   std::vector<OperatorWeight> of_heads;
   if (c.qk_norm) of_heads = {{name + ".q_norm.weight", {c.head_dim}}, {name + ".k_norm.weight", {c.head_dim}}};
   if (c.sinks) of_heads.push_back({name + ".sinks", {c.num_heads}, {{c.num_heads, c.num_heads}}});
-  return {gemm_operator("queries, keys, values", stream, qkv, {name + ".q_proj", name + ".k_proj", name + ".v_proj"}, c.bias || c.qkv_bias),
+  return {gemm_operator(c.output_gate ? "queries, keys, values, output gate" : "queries, keys, values", stream, qkv, weights, c.bias || c.qkv_bias),
           over_tokens("attention", qkv, by_units({attended}), of_heads),
           gemm_operator("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
 }
@@ -44,6 +49,7 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
   q_ = matrix(".q_proj", query, P::Fit::aligned);
   k_ = matrix(".k_proj", key, P::Fit::adjacent);
   v_ = matrix(".v_proj", key, P::Fit::adjacent);
+  if (c_.output_gate) gate_ = matrix(".gate_proj", attended, P::Fit::aligned);
   o_ = &parameters.declare(adapting({name + ".o_proj.weight", {m.hidden_size, q}, by_columns({attended}), normal(m.init_std), Storage::factor}));
   if (has_qkv_bias()) {
     q_bias_ = bias(".q_proj", query, P::Fit::aligned);
@@ -78,9 +84,46 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   a.show(name_, ".keys", columns(qkv, q_width(), k_width()), *k_);
   a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
   a.show(name_, ".attended", out, *o_);
+  const auto gated = c_.output_gate ? gate_output(a, frame, h, out) : out;
   if (!y.data()) return;
-  adapted_linear<T>(a.dev, {o_}, out, y, c_.out_multiplier, beta(add));
+  adapted_linear<T>(a.dev, {o_}, gated, y, c_.out_multiplier, beta(add));
   if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
+}
+
+// gated = out sigmoid(gate_proj(h)), by the GLU kernel.
+template <class T>
+Tensor2<T> Attention<T>::gate_output(Pass& a, Frame& frame, AllRows<T>& h, Tensor2<T> out) {
+  const Index rows = out.extent(0);
+  const auto gate = frame.put(Keys::gate, rows, out_width()), gated = frame.put(Keys::gated, rows, out_width());
+  if (frame.wants(Keys::gate)) adapted_linear<T>(a.dev, {gate_}, h.gather(), gate, c_.in_multiplier);
+  if (frame.wants(Keys::gated)) {
+    Scope scope(a.dev.scratch);
+    glu<T>(a.dev, Activation::sigmoid, gate_and_output(a, gate, out), 1, gated);
+  }
+  a.show(name_, ".gated", gated, *o_);
+  return gated;
+}
+
+// Gate and attention output next to each other, as the GLU kernel needs them, in scratch memory.
+template <class T>
+Tensor2<T> Attention<T>::gate_and_output(Pass& a, Tensor2<const T> gate, Tensor2<const T> out) const {
+  const auto both = a.scratch<T>("output gate and attention output", Index(out.extent(0)), 2 * out_width());
+  convert<T, T>(a.dev, gate, columns(both, 0, out_width()));
+  convert<T, T>(a.dev, out, columns(both, out_width(), out_width()));
+  return both;
+}
+
+// dout: gradient of the gated output on entry, of the attention output on return.
+template <class T>
+void Attention<T>::gate_backward(Pass& a, Frame& frame, Tensor2<T> dout) {
+  Scope scope(a.dev.scratch);
+  const Index rows = dout.extent(0);
+  const auto dgate = frame.put(Keys::dgate, rows, out_width());
+  const auto both = gate_and_output(a, frame.get(Keys::gate), frame.get(Keys::attended));
+  const auto dboth = a.scratch<T>("gradients of output gate and attention output", rows, 2 * out_width());
+  glu_backward<T>(a.dev, Activation::sigmoid, dout, both, 1, dboth);
+  convert<T, T>(a.dev, columns(dboth, 0, out_width()), dgate);
+  convert<T, T>(a.dev, columns(dboth, out_width(), out_width()), dout);
 }
 
 // Computes q, k and v of the rows from `first` on. q and k are normalised (with qk_norm) and rotated (RoPE), v is
@@ -244,6 +287,7 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   adapted_linear_backward_input<T>(a.dev, {o_}, dy, dout, c_.out_multiplier);
   contribute_once<T>(a.dev, *o_, dout);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
+  if (c_.output_gate) gate_backward(a, frame, dout);
 
   auto delta = a.scratch<A>("delta", rows, num_heads_);
   const auto dqkv = frame.put(Keys::dqkv, rows, qkv.extent(1));
@@ -271,11 +315,13 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   if (c_.qk_norm) norm_heads_backward(a, frame, dqkv);
   if (has_qkv_bias()) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
   adapted_linear_backward_input<T>(a.dev, {q_, k_, v_}, dqkv, dh, c_.in_multiplier, beta(add));
+  if (c_.output_gate) adapted_linear_backward_input<T>(a.dev, {gate_}, frame.get(Keys::dgate), dh, c_.in_multiplier, 1);
 }
 
 template <class T>
 void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  adapted_weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended), c_.out_multiplier);
+  adapted_weights_backward<T>(a.dev, {o_}, dy, frame.get(c_.output_gate ? Keys::gated : Keys::attended), c_.out_multiplier);
+  if (c_.output_gate) adapted_weights_backward<T>(a.dev, {gate_}, frame.get(Keys::dgate), h, c_.in_multiplier);
   adapted_weights_backward<T>(a.dev, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
 }
 
@@ -335,6 +381,9 @@ void read_attention(Section& s, ModelConfig& m) {
                    .finite();
   read_relative_bias(s.section("relative_bias", "relative position bias, added to attention scores by the distance from query to key (T5)"),
                      c.relative_bias);
+  c.output_gate =
+      s.get("output_gate", c.output_gate,
+            "attention output is multiplied by sigmoid(gate_proj(h)) before o_proj, as in Qwen3-Next (Megatron: --attention-output-gate)");
   c.sinks = s.get("sinks", c.sinks, "attention sinks (gpt-oss): one learned score per head that joins the softmax but has no value");
   c.causal = s.get("causal", c.causal, "causal mask; false: bidirectional, every token attends to its full document");
   c.in_multiplier = s.get("in_multiplier", c.in_multiplier, "factor on the normed input (attention_in_multiplier)");
@@ -367,7 +416,7 @@ LayerFlops attention_flops(const ModelConfig& m, const TextLengths& lengths) {
   const double keys = m.attention.window > 0 && w < T ? w - w * w / (2 * T) : T / 2;  // average number of visible keys per query
   const double q = double(m.attention.num_heads) * m.attention.head_dim, k = double(m.attention.num_kv_heads) * m.attention.head_dim;
   LayerFlops f;
-  f.gemms = 2.0 * m.hidden_size * (q + 2 * k) + 2.0 * q * m.hidden_size;
+  f.gemms = 2.0 * m.hidden_size * ((m.attention.output_gate ? 2 : 1) * q + 2 * k) + 2.0 * q * m.hidden_size;
   f.attention = 4.0 * (m.attention.causal ? keys : 2 * keys) * q;
   return f;
 }

@@ -16,7 +16,8 @@ namespace gyr {
 template <class T>
 class Attention final : public Branch<T> {
  public:
-  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj; with qk_norm also .q_norm and .k_norm; with sinks also .sinks
+  // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj; with qk_norm also .q_norm and .k_norm; with sinks also .sinks;
+  // with output_gate also .gate_proj
   Attention(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
   void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
@@ -26,6 +27,8 @@ class Attention final : public Branch<T> {
   struct Keys {
     static constexpr Key<Tensor2<T>> qkv{"queries, keys and values", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split},
         attended{"attention output", RecomputeCost::mixing}, dqkv{"gradient of qkv"};
+    static constexpr Key<Tensor2<T>> gate{"output gate", RecomputeCost::gemm, Phase::input_gradients},
+        gated{"gated attention output", RecomputeCost::pass}, dgate{"gradient of the output gate"};
     static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split};
     static constexpr Key<Tensor2<Acc<T>>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients},
         rstd{"inverse root mean squares of heads", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split};
@@ -36,6 +39,9 @@ class Attention final : public Branch<T> {
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }
   void project(Pass&, Frame&, Tensor2<const T> h, Tensor2<T> qkv, Index first);
+  Tensor2<T> gate_output(Pass&, Frame&, AllRows<T>& h, Tensor2<T> out);
+  Tensor2<T> gate_and_output(Pass&, Tensor2<const T> gate, Tensor2<const T> out) const;
+  void gate_backward(Pass&, Frame&, Tensor2<T> dout);
   void norm_heads(Pass&, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd);
   void norm_heads_backward(Pass&, Frame&, Tensor2<T> dqkv);
   template <class S>
@@ -66,7 +72,7 @@ class Attention final : public Branch<T> {
   ScoreRule scores_;
   double dropped_;  // dropout probability of the attention weights
   Parameter *q_, *k_, *v_, *o_;
-  Parameter* sinks_ = nullptr;
+  Parameter *gate_ = nullptr, *sinks_ = nullptr;
   Parameter *q_norm_ = nullptr, *k_norm_ = nullptr;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };

@@ -83,7 +83,7 @@ OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
   route.passages = {{TensorState::shared, TensorState::shared, WeightSplit::nowhere, {{{1, 1}, c.routing.top_k, 0, 1}}}};
   if (c.router_bias) route.weights.push_back({name + ".gate.bias", {c.experts}});
   if (c.bias) route.weights.push_back({name + ".gate.e_score_correction_bias", {c.experts}});
-  const std::string each = name + ".experts.*";
+  const std::string each = name + (c.experts > 1 ? ".experts.*" : ".experts.0");
   OperatorChain chain{route, gemm_operator("gate and up", stream, read, {each + ".gate_proj", each + ".up_proj"}, c.expert_bias),
                       over_units("activation", read, channels), gemm_operator("down", channels, stream, {each + ".down_proj"}, c.expert_bias)};
   for (Operator& op : chain)
@@ -102,7 +102,7 @@ Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& p
     bias_ = &parameters.declare(std::move(bias));
   }
   load_ = &parameters.expert_loads().add(name, c_.experts, bias_);
-  const Span mine = parameters.experts(c_.experts);
+  const Span mine = c_.experts > 1 ? parameters.experts(c_.experts) : Span{0, 1};
   for (Index e = mine.first; e < mine.last; ++e) experts_.push_back(declare(m, e, fmt::format("{}.experts.{}", name, e), parameters));
   intermediate_size_ = experts_[0].gate->rows();
 }
@@ -114,12 +114,12 @@ auto Experts<T>::declare(const ModelConfig& m, Index number, const std::string& 
   const auto matrix = [&](const char* part, Shape shape, Shardings shardings, P::Fit fit) {
     Weight weight{name + part + ".weight", std::move(shape), std::move(shardings), normal(m.init_std), Storage::factor};
     weight.tokens = double(c_.routing.top_k) / double(c_.experts);
-    weight.expert = {number, c_.experts};
+    if (c_.experts > 1) weight.expert = {number, c_.experts};
     return &parameters.declare(std::move(weight), fit);
   };
   const auto bias = [&](const char* part, Index size, Shardings shardings, P::Fit fit) {
     Weight weight{name + part + ".bias", {size}, std::move(shardings), zeros(), Storage::wide, false};
-    weight.expert = {number, c_.experts};
+    if (c_.experts > 1) weight.expert = {number, c_.experts};
     return &parameters.declare(std::move(weight), fit);
   };
   const Shape up{c_.intermediate_size, m.hidden_size}, down{m.hidden_size, c_.intermediate_size};
@@ -237,7 +237,7 @@ ExpertExchange Experts<T>::exchange_of(Pass& a, const Frame& frame) const {
 template <class T>
 auto Experts<T>::work_of(Pass& a, const Frame& frame) const -> Work {
   const Index slots = a.stream.rows * c_.routing.top_k;
-  if (!a.experts.ranks) {
+  if (!exchanges(a)) {
     const ExpertRows chosen = rows_of(frame);
     RowGroups groups{rows(chosen.count, 0, c_.experts), slots / c_.experts, limited(a) ? max_rows_of_expert(c_, a.sequences) : a.stream.rows, {}};
     // one copy of the counts to the host serves all GEMMs
@@ -313,7 +313,7 @@ void Experts<T>::exchange_counts(Pass& a, Frame& frame, const ExpertRows& chosen
 
 template <class T>
 void Experts<T>::receive(Pass& a, Frame& frame, const ExpertRows& chosen, AllRows<T>& h) const {
-  if (!a.experts.ranks) return;
+  if (!exchanges(a)) return;
   const Index ranks = a.experts.ranks->size(), most = row_capacity(a);
   frame.put(Keys::all_counts, ranks * c_.experts);
   frame.put(Keys::received_weights, most, Index(1));
@@ -553,6 +553,8 @@ void read_moe(Section& s, ModelConfig& m) {
             "inner channels of the shared expert, which processes all tokens (Megatron: --moe-shared-expert-intermediate-size); 0: none")
           .at_least(0)
           .at_most(widest);
+  c.shared_gate =
+      s.get("shared_gate", c.shared_gate, "output of the shared expert is multiplied by the sigmoid of a score of the row (shared_expert_gate)");
   c.activation = get_word(s, "activation", c.activation, activation_words, "activation of the experts, the shared one included (hidden_act)");
   c.expert_bias = s.get("expert_bias", c.expert_bias, "biases of gate_proj, up_proj and down_proj in all experts, the shared one included");
   c.router_bias = s.get("router_bias", c.router_bias, "bias of the router logits");
@@ -577,10 +579,19 @@ ModelConfig with_shared_expert(const ModelConfig& m) {
   return shared;
 }
 
+ModelConfig with_gated_shared_expert(const ModelConfig& m) {
+  ModelConfig shared = m;
+  shared.moe = {};
+  shared.moe.experts = shared.moe.routing.top_k = 1, shared.moe.intermediate_size = m.moe.shared_intermediate_size;
+  shared.moe.routing.score = Routing::sigmoid, shared.moe.routing.normalize = false;
+  shared.moe.activation = m.moe.activation, shared.moe.expert_bias = m.moe.expert_bias;
+  return shared;
+}
+
 LayerFlops experts_flops(const ModelConfig& m, const TextLengths&) {
   const MoeConfig& c = m.moe;
   LayerFlops f;
-  f.gemms = 2.0 * m.hidden_size * double(c.experts) +
+  f.gemms = 2.0 * m.hidden_size * double(c.experts + c.shared_gate) +
             6.0 * m.hidden_size * (double(c.routing.top_k) * double(c.intermediate_size) + double(c.shared_intermediate_size));
   return f;
 }

@@ -78,6 +78,8 @@ class Experts final : public Branch<T> {
   Factor<T> down(const Expert& e) const { return e.down->template factor<T>(); }
   std::vector<Factor<T>> of_all(Factor<T> (Experts::*of)(const Expert&) const) const;
   ExpertRows route_rows(Pass&, Frame&, AllRows<T>& h);
+  // True if the experts are distributed over expert-parallel ranks.
+  bool exchanges(const Pass& a) const { return a.experts.ranks && c_.experts > 1; }
   // True if the expert capacity is limited, which is so only in training. Then an additional count follows those of the
   // experts: the dropped choices, which are grouped last.
   bool limited(const Pass& a) const { return c_.capacity_factor > 0 && a.sequence_weight > 0; }
@@ -123,6 +125,9 @@ OperatorChain experts_operators(const ModelConfig&, const std::string& name);  /
 LayerFlops experts_flops(const ModelConfig&, const TextLengths&);              // flops of the routed and the shared experts
 // A copy of the configuration whose `mlp` describes the shared expert.
 ModelConfig with_shared_expert(const ModelConfig&);
+// A copy of the configuration whose `moe` describes the gated shared expert: a single expert that all rows choose, with
+// the sigmoid of its router score as their weight. It is not distributed over expert-parallel ranks.
+ModelConfig with_gated_shared_expert(const ModelConfig&);
 
 void read_moe(Section&, ModelConfig&);
 inline constexpr LayerSection moe_section{"moe", "mixture of experts", read_moe};

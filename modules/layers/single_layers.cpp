@@ -41,8 +41,10 @@ struct MlpLayer final : SingleLayer<T, Mlp> {
 template <class T>
 struct ExpertsLayer final : SingleLayer<T, Experts> {
   ExpertsLayer(const ModelConfig& c, const std::string& name, Parameters& p) : SingleLayer<T, Experts>(c, name, ".feed_forward", p) {
-    if (c.moe.shared_intermediate_size > 0)
-      this->residual_.add(std::make_unique<Mlp<T>>(with_shared_expert(c), name + ".feed_forward.shared_experts", p));
+    if (c.moe.shared_intermediate_size == 0) return;
+    const std::string shared = name + ".feed_forward.shared_experts";
+    if (c.moe.shared_gate) this->residual_.add(std::make_unique<Experts<T>>(with_gated_shared_expert(c), shared, p));
+    else this->residual_.add(std::make_unique<Mlp<T>>(with_shared_expert(c), shared, p));
   }
 };
 
@@ -66,8 +68,9 @@ ModelChains parallel_chains(const ModelConfig& c, const std::string& name) {
 }
 ModelChains experts_chains(const ModelConfig& c, const std::string& name) {
   std::vector<OperatorChain> branches{experts_operators(c, name + mlp_name)};
-  if (const Index shared = c.moe.shared_intermediate_size; shared > 0)
-    branches.push_back(mlp_operators(with_shared_expert(c), name + mlp_name + ".shared_experts"));
+  const std::string shared = name + mlp_name + ".shared_experts";
+  if (c.moe.shared_gate) branches.push_back(experts_operators(with_gated_shared_expert(c), shared));
+  else if (c.moe.shared_intermediate_size > 0) branches.push_back(mlp_operators(with_shared_expert(c), shared));
   return {single_chain(c, name, std::move(branches))};
 }
 HeadCounts latent_heads(const ModelConfig& m) { return {m.latent.num_heads, m.latent.num_heads}; }
@@ -79,7 +82,7 @@ const Registered mamba({'M',
                         mamba_flops,
                         chains_of<mamba_operators, mamba_name>,
                         {mamba_section},
-                        {.ssm = true, .same_launches = true}});
+                        {.ssm = true, .convolution = mamba_convolution, .same_launches = true}});
 const Registered attention({'*',
                             "attention",
                             "self-attention",

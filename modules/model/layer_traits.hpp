@@ -18,11 +18,18 @@ struct HeadCounts {
   Index query, shared;  // query heads, and heads of keys and values
 };
 
+// Causal convolution of a layer type, which reads the tokens before a block: its width, and the deck key that sets it.
+struct ConvolutionWidth {
+  Index (*tokens)(const ModelConfig&) = nullptr;  // null: the type has no convolution
+  const char* key = "";
+};
+
 // Properties of a layer type that layouts, planner, verification and CUDA graphs depend on.
 struct LayerTraits {
   AttentionKind attention = AttentionKind::none;
   HeadCounts (*heads)(const ModelConfig&) = nullptr;  // heads that context-parallel ranks exchange (parallel.context_mode: heads)
-  bool ssm = false;                                   // Mamba-2: a scan, and a convolution that reads the tokens before a block
+  bool ssm = false;                                   // Mamba-2 scan
+  ConvolutionWidth convolution = {};                  // the type mixes tokens by a convolution, and by a scan
   bool experts = false;                               // each row is processed by some of the experts of model.moe
   bool in_encoder = false;                            // layers before the symbol > may have this type
   bool read_later = false;                            // later layers read what it saves, which is therefore never recomputed or offloaded
@@ -33,7 +40,7 @@ struct LayerTraits {
   // other branches only.
   char without_mixers = '\0';
 
-  bool mixes_tokens() const { return ssm || (attention != AttentionKind::none && attention != AttentionKind::cross); }
+  bool mixes_tokens() const { return convolution.tokens || (attention != AttentionKind::none && attention != AttentionKind::cross); }
 };
 
 }  // namespace gyr

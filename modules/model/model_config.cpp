@@ -93,6 +93,11 @@ void check(const ModelConfig& c) {
   require(r.score == Routing::softmax || c.moe.z_loss == 0, Exit::config,
           "model.moe.z_loss: the z-loss needs softmax scores, but model.moe.score is sigmoid; set z_loss: 0, or score: softmax");
   divides(c.mamba.num_groups, c.mamba.num_heads, "mamba.num_groups must divide mamba.num_heads");
+  require(!c.attention.output_gate || !(c.attention.bias || c.attention.qkv_bias), Exit::config,
+          "model.attention.output_gate: gate_proj has no bias, but attention.bias or qkv_bias is true; set them to false, or leave the gate out");
+  divides(c.delta.num_key_heads, c.delta.num_heads, "delta.num_key_heads must divide delta.num_heads");
+  require(!c.moe.shared_gate || c.moe.shared_intermediate_size > 0, Exit::config,
+          "model.moe.shared_gate: there is no shared expert to gate; set moe.shared_intermediate_size, or leave shared_gate out");
   require(c.mamba.dt_low <= c.mamba.dt_high, Exit::config, "model.mamba.dt_limit: minimum {} is above maximum {}", c.mamba.dt_low, c.mamba.dt_high);
 }
 

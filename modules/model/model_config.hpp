@@ -42,7 +42,8 @@ struct AttentionConfig {
   Index window = 0;     // sliding window in tokens, the query's own included, on both sides if not causal; 0: none. Set from WindowConfig
   double soft_cap = 0;  // soft cap of attention scores by tanh; 0: none
   RelativeBiasConfig relative_bias = {};
-  bool sinks = false;  // attention sinks: one learned score per head that joins the softmax but has no value
+  bool sinks = false;        // attention sinks: one learned score per head that joins the softmax but has no value
+  bool output_gate = false;  // true: the attention output is multiplied by sigmoid(gate_proj(h)) before o_proj
   double in_multiplier = 1, key_multiplier = 1, out_multiplier = 1;
 
   Index rotary_dim() const { return Index(double(head_dim) * rotary_fraction); }
@@ -86,6 +87,14 @@ struct MambaConfig {
   Index projected() const { return 2 * inner() + 2 * num_groups * state_size + num_heads; }
 };
 
+// Gated delta net, see gated_delta_net.cpp.
+struct DeltaConfig {
+  Index num_heads = 16, num_key_heads = 8, head_dim = 64, key_dim = 64, conv_kernel = 4, chunk_size = 64;
+
+  Index inner() const { return num_heads * head_dim; }                      // channels of the values
+  Index channels() const { return inner() + 2 * num_key_heads * key_dim; }  // channels of the convolution: q, k and v
+};
+
 struct MlpConfig {
   Index intermediate_size = 2048;
   Activation activation = Activation::silu;
@@ -103,6 +112,7 @@ struct MoeConfig {
   Routing routing;
   Activation activation = Activation::silu;       // activation of the experts
   bool router_bias = false, expert_bias = false;  // bias of router logits; biases of gate, up and down in all experts, the shared one included
+  bool shared_gate = false;                       // true: the shared expert's output is multiplied by the sigmoid of a score
   bool bias = false;                              // e_score_correction_bias, added to scores for the choice only
   double bias_update_rate = 0;                    // change of that bias per step, see expert_balance.hpp
   double capacity_factor = 0;                     // expert capacity as a multiple of the even load, see expert_capacity.hpp; 0: no limit
@@ -154,6 +164,7 @@ struct ModelConfig {
   AttentionConfig attention;
   WindowConfig window;
   MambaConfig mamba;
+  DeltaConfig delta;
   MlpConfig mlp;
   MoeConfig moe;
   LatentConfig latent;

@@ -25,6 +25,7 @@ ModelConfig base() {
   m.mamba.num_heads = 6, m.mamba.head_dim = 8, m.mamba.num_groups = 1, m.mamba.state_size = 8, m.mamba.conv_kernel = 4, m.mamba.chunk_size = 8;
   m.mamba.in_multiplier = 1.5, m.mamba.out_multiplier = 1.1;
   m.mamba.multipliers = {0.7, 1.5, 2.0, 1.75, 1.25};
+  m.delta = {.num_heads = 4, .num_key_heads = 2, .head_dim = 6, .key_dim = 5, .conv_kernel = 3, .chunk_size = 8};
   m.mlp = {.intermediate_size = 48, .gate_multiplier = 0.9, .down_multiplier = 0.7};
   return m;
 }

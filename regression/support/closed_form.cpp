@@ -192,6 +192,9 @@ struct Shards {
   Index d, q, k, out, num_heads, inner, group, channels, projected, f;
   int q_replicas, k_replicas, out_replicas, head_replicas, inner_replicas, group_replicas, f_replicas;
   Part expert, shared;  // inner channels of each routed expert, and of the shared expert
+  // Gated delta net: heads, value channels of each head, and key heads.
+  Part delta_heads, delta_values, delta_keys;
+  Index delta_inner, delta_key, delta_channels;  // channels of the values, of q or k, and of the convolution
 
   Shards(const ModelConfig& m, int ranks) {
     d = m.hidden_size;
@@ -206,6 +209,10 @@ struct Shards {
     inner = x.units * x.width, inner_replicas = x.replicas;
     group = bc.units * m.mamba.state_size, group_replicas = bc.replicas;
     channels = inner + 2 * group, projected = inner + channels + num_heads;
+    delta_heads = divided_units(ranks, m.delta.num_heads), delta_values = split_units(ranks, m.delta.num_heads, m.delta.head_dim);
+    delta_keys = divided_units(ranks, m.delta.num_key_heads);
+    delta_inner = delta_values.units * delta_values.width, delta_key = delta_keys.units * m.delta.key_dim;
+    delta_channels = delta_inner + 2 * delta_key;
     const Part mlp = divided_units(ranks, m.mlp.intermediate_size);
     f = mlp.units, f_replicas = mlp.replicas;
     expert = divided_units(ranks, m.moe.intermediate_size);
@@ -250,8 +257,18 @@ void mamba_weights(const MambaConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.d * s.inner);
   if (c.out_bias) x.wide.next(s.d);
 }
+void delta_weights(const DeltaConfig& c, const Shards& s, Run& x) {
+  x.narrow.next(s.delta_key * s.d), x.narrow.more(s.delta_key * s.d), x.narrow.more(s.delta_inner * s.d), x.narrow.more(s.delta_inner * s.d);
+  for (int scalar = 0; scalar < 2; ++scalar) x.narrow.more(s.delta_heads.units * s.d);
+  x.wide.next(s.delta_channels * c.conv_kernel);
+  for (int vector = 0; vector < 2; ++vector) x.wide.next(s.delta_heads.units);
+  x.wide.next(c.head_dim);
+  x.narrow.next(s.d * s.delta_inner);
+}
 void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
-  x.narrow.next(s.q * s.d), x.narrow.more(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
+  x.narrow.next(s.q * s.d), x.narrow.more(s.k * s.d), x.narrow.more(s.k * s.d);
+  if (c.output_gate) x.narrow.next(s.out * s.d);
+  x.narrow.next(s.d * s.out);
   if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k);
   if (c.bias) x.wide.next(s.d);
   if (c.qk_norm) x.wide.next(c.head_dim), x.wide.next(c.head_dim);
@@ -291,6 +308,7 @@ void moe_weights(const Place& p, const Shards& s, PartRun& x) {
     if (c.expert_bias) x.wide.next(f), x.wide.more(f), x.wide.next(s.d);
   };
   for (Index e = 0; e < p.experts_here(); ++e) block(p.expert > 1 ? x.experts : x.all, s.expert.units);
+  if (c.shared_gate) x.all.narrow.next(s.d);
   if (s.shared.units > 0) block(x.all, s.shared.units);
 }
 void latent_weights(const ModelConfig& m, int ranks, Run& x) {
@@ -321,6 +339,7 @@ void layer_weights(const Place& p, char symbol, bool has_norm, const Shards& s, 
   if (symbol == 'P' || symbol == '-' || symbol == 'B') mlp_weights(m.mlp, s, x.all);
   if (symbol == 'E') moe_weights(p, s, x);
   if (symbol == 'L') latent_weights(m, p.tensor, x.all);
+  if (symbol == 'G') delta_weights(m.delta, s, x.all);
 }
 
 // Weights of multi-token prediction modules: per depth three norms, a projection of both inputs, and the module's
@@ -463,11 +482,11 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
-  const Index residuals = 2 * p.count("P") + p.count("M*W-EBLX");
+  const Index residuals = 2 * p.count("P") + p.count("M*W-EBLXG");
   const auto again = [&](const char* symbols, RecomputeCost least) { return p.count(symbols, least); };
   // In a layer that is recomputed, the inputs of its GEMMs are gathered again.
-  const Index sums_again = again("P", RecomputeCost::sum) + last_sums_again(p, "PM*W-EBLX"),
-              gathers_again = 2 * again("P", RecomputeCost::gemm) + again("M*W-EBLX", RecomputeCost::gemm);
+  const Index sums_again = again("P", RecomputeCost::sum) + last_sums_again(p, "PM*W-EBLXG"),
+              gathers_again = 2 * again("P", RecomputeCost::gemm) + again("M*W-EBLXG", RecomputeCost::gemm);
   // A multi-token prediction module reduces its embedding, its projection, and the gradients of both inputs; like the
   // head it reduces its input gradient. With sequence parallelism it gathers both inputs twice, the gradients of
   // projection and embedding, and the head's input. The sentence-order head gathers rows and reduces the gradient like
@@ -491,6 +510,10 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   for (Index row = 0; row < p.rows() && p.predicts_sentence_order(); row += head_block)
     for (const Index values_per_row : {1, 2}) reduce("tensor", micros, values_per_row * std::min(head_block, p.rows() - row) * p.wide);
   reduce("tensor", micros * p.count("E"), p.rows() * p.model().moe.routing.top_k * p.wide);
+  if (p.model().moe.shared_gate) reduce("tensor", micros * p.count("E"), p.rows() * p.wide);
+  if (const Part heads = divided_units(p.tensor, p.model().delta.num_heads); heads.replicas > 1)  // the gated norm of a head
+    reduce(Mixers{"G", p.tensor, "tensor"}.block(heads.replicas), micros * (2 * p.count("G") + again("G", RecomputeCost::sum)),
+           p.rows() * heads.units * p.wide);
   for (const Mixers& ssm : ssm_of(p)) {
     const Part groups = divided_units(ssm.ranks, c.num_groups);
     if (c.norm != SsmNorm::none && groups.replicas > 1)
@@ -535,7 +558,7 @@ void replicas(const Place& p, Ledger& ledger) {
     const bool biased = m.attention.bias || m.attention.qkv_bias;
     hold(attention, s.q_replicas, s.q * (s.d + biased) + m.attention.sinks * s.q / m.attention.head_dim);
     hold(attention, s.k_replicas, 2 * s.k * (s.d + biased));
-    hold(attention, s.out_replicas, s.out * s.d);
+    hold(attention, s.out_replicas, (1 + m.attention.output_gate) * s.out * s.d);
     if (m.attention.qk_norm) hold(attention, attention.ranks, 2 * m.attention.head_dim);
   }
   const Mixers cross{"X", p.tensor, "tensor"};
@@ -553,6 +576,12 @@ void replicas(const Place& p, Ledger& ledger) {
   const Mixers routed{"E", p.tensor, "tensor"};
   hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * (3 * s.d + 2 * m.moe.expert_bias));
   hold(routed, s.shared.replicas, s.shared.units * (3 * s.d + 2 * m.moe.expert_bias));
+  const Mixers delta{"G", p.tensor, "tensor"};
+  const Index through = s.d + m.delta.conv_kernel;  // elements of projection and convolution per channel
+  hold(delta, s.delta_values.replicas, s.delta_inner * (through + 2 * s.d));
+  hold(delta, s.delta_keys.replicas, 2 * s.delta_key * through);
+  hold(delta, s.delta_heads.replicas, s.delta_heads.units * (2 * s.d + 2));
+  hold(delta, p.tensor, m.delta.head_dim);
   const LatentConfig& l = m.latent;
   const Mixers latent{"L", p.tensor, "tensor"};
   const Part heads = divided_units(p.tensor, l.num_heads);
@@ -562,7 +591,7 @@ void replicas(const Place& p, Ledger& ledger) {
   const Index norms = m.norm_placement == NormPlacement::both ? 2 : 1;  // norms per residual branch
   const Index norm = s.d * (m.norm == NormType::layer ? 2 : 1);
   if (p.sequence)
-    elements["tensor"] += (norms * (2 * p.count("P") + p.count("M*W-EBLX")) + p.count(">") +
+    elements["tensor"] += (norms * (2 * p.count("P") + p.count("M*W-EBLXG")) + p.count(">") +
                            (m.norm_placement == NormPlacement::after ? p.first() : p.last()) + 3 * p.depths()) *
                           norm;
   if (p.sequence && p.predicts_sentence_order()) elements["tensor"] += s.d * s.d + s.d;
@@ -655,12 +684,22 @@ void ssm_over_context(const Place& p, const Mixers& mixers, Ledger& ledger) {
   add(ledger, "context", Operation::all_gather, scans, blocks * (s.num_heads + s.inner * c.state_size) * p.wide);
 }
 
+void delta_over_context(const Place& p, Ledger& ledger) {
+  const DeltaConfig& c = p.model().delta;
+  const Shards s(p.model(), p.tensor);
+  const Index blocks = p.tokens.batch * p.tokens.blocks();
+  const Index scans = p.config.micros * (2 * p.count("G") + p.count("G", RecomputeCost::sum));
+  add(ledger, "context", Operation::all_gather, scans, blocks * (c.conv_kernel - 1) * s.delta_channels * p.narrow);
+  add(ledger, "context", Operation::all_gather, scans, blocks * (s.delta_heads.units * c.key_dim + s.delta_inner) * c.key_dim * p.wide);
+}
+
 void context_axis(const Place& p, Ledger& ledger) {
   if (p.context == 1) return;
   const ModelConfig& m = p.model();
   for (const Mixers& attention : attention_of(p)) attention_over_context(p, attention.symbols, Heads::of(m.attention, attention.shards(p)), ledger);
   attention_over_context(p, "L", Heads::of(m.latent, p.tensor), ledger);
   for (const Mixers& ssm : ssm_of(p)) ssm_over_context(p, ssm, ledger);
+  delta_over_context(p, ledger);
   if (p.pools() && p.last())  // sums and counts of the texts; a text may begin in a row of any rank
     for (const Index columns : {m.hidden_size, Index(1)})
       add(ledger, "context", Operation::all_reduce, 2 * p.config.micros, p.tokens.batch * p.tokens.full_length() * columns * p.wide);
@@ -684,7 +723,8 @@ void source_over_context(const Place& p, Ledger& ledger) {
 // experts in turn.
 void expert_ranks(const Place& p, Ledger& ledger) {
   const MoeConfig& moe = p.model().moe;
-  if (p.copies > 1 && p.count("E") > 0) add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * moe.experts * Index(sizeof(double)));
+  if (p.copies > 1 && p.count("E") > 0)
+    add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * (moe.experts + moe.shared_gate) * Index(sizeof(double)));
   if (p.expert == 1) return;
   const Index d = p.model().hidden_size, slots = p.slots(), each = p.experts_here(), over = p.expert * (slots % moe.experts);
   Index received = p.expert * each * (slots / moe.experts);
@@ -824,7 +864,8 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const bool separate = attention_ranks > 0;
   const bool experts =
       split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
-  return (!used('E') || experts) && (!used('L') || split(m.latent.num_heads, tensor)) &&
+  const bool delta = split(m.delta.num_heads, tensor) && split(m.delta.num_key_heads, tensor);
+  return (!used('E') || experts) && (!used('G') || delta) && (!used('L') || split(m.latent.num_heads, tensor)) &&
          (!(used('*') || used('W') || used('B') || used('X') || m.attention.relative_bias.buckets > 0) || attention(tensor)) &&
          (!used('M') || ssm(tensor)) && (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
          (!used('P') || (attention(separate ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));

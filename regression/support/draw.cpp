@@ -81,6 +81,15 @@ MambaConfig mamba_of(Dice& dice, int tensor) {
   return c;
 }
 
+DeltaConfig delta_of(Dice& dice, int tensor, Index widest_kernel) {
+  DeltaConfig c;
+  c.num_key_heads = units(dice, tensor);
+  c.num_heads = multiple(dice, c.num_key_heads, tensor);
+  c.head_dim = dice.between(1, 6), c.key_dim = dice.between(1, 6), c.conv_kernel = dice.between(2, widest_kernel),
+  c.chunk_size = dice.of<Index>({1, 2, 4, 8});
+  return c;
+}
+
 MlpConfig mlp_of(Dice& dice, int tensor) {
   MlpConfig c;
   c.intermediate_size = units(dice, tensor);
@@ -164,6 +173,17 @@ void draw_extras(Dice& dice, ModelConfig& m) {
   }
 }
 
+// Gated delta nets, attention with an output gate, and gated shared experts, with random streams of their own.
+void draw_gated(Dice& dice, ModelConfig& m, int tensor) {
+  m.delta = delta_of(dice, tensor, m.mamba.conv_kernel);  // the sequence is long enough for Mamba-2's kernel
+  if (m.pattern.find(encoder_end) == m.pattern.npos)
+    for (char& symbol : m.pattern)
+      if (dice.chance(0.2)) symbol = 'G';
+  const bool biased = m.attention.bias || m.attention.qkv_bias;
+  m.attention.output_gate = dice.chance(0.3) && !biased;
+  m.moe.shared_gate = m.moe.shared_intermediate_size > 0 && dice.chance(0.5);
+}
+
 // Multi-token prediction modules with layer types of the model, so that they are shardable too.
 void draw_ahead(Dice& dice, Draw& d) {
   if (d.masked || d.classes > 0 || d.source_length > 0 || d.model.attention.relative_bias.buckets > 0 || !dice.chance(0.4)) return;
@@ -200,9 +220,10 @@ bool sound(const Draw& d) {
   if (d.source_length > 0 ? !encodes || d.source_length < least_length(d) : m.pattern.find_first_of(">X") != std::string::npos) return false;
   if (d.beta > 0 && (!d.packed || d.seq_length < 3)) return false;
   return m.attention.num_heads % m.attention.num_kv_heads == 0 && m.mamba.num_heads % m.mamba.num_groups == 0 &&
-         m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) && (d.chunks == 1 || d.micros % d.pipeline == 0) &&
-         (d.data * d.context) % d.expert == 0 && m.moe.experts % d.expert == 0 && d.attention_ranks < d.tensor &&
-         can_shard(d.full_model(), d.tensor, d.attention_ranks) && (d.ahead.depths == 0 || m.attention.relative_bias.buckets == 0) &&
+         m.delta.num_heads % m.delta.num_key_heads == 0 && m.layers() >= d.pipeline * d.chunks && d.seq_length >= least_length(d) &&
+         (d.chunks == 1 || d.micros % d.pipeline == 0) && (d.data * d.context) % d.expert == 0 && m.moe.experts % d.expert == 0 &&
+         d.attention_ranks < d.tensor && can_shard(d.full_model(), d.tensor, d.attention_ranks) &&
+         (d.ahead.depths == 0 || m.attention.relative_bias.buckets == 0) &&
          (d.context_mode != ContextMode::heads || can_exchange(d.full_model(), d.tensor, d.context, d.attention_ranks));
 }
 
@@ -303,6 +324,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks, int context) {
     d.model.attention.relative_bias = {2 * dice.between(2, 5), dice.between(6, 20)}, d.model.attention.soft_cap = 0;
   Dice extras(seed, fmt::format("extras {}", number));
   draw_extras(extras, d.model);
+  Dice gated(seed, fmt::format("gated {}", number));
+  draw_gated(gated, d.model, d.tensor);
   Dice ahead(seed, fmt::format("tokens ahead {}", number));
   draw_ahead(ahead, d);
   if (Dice pairs(seed, fmt::format("pairs {}", number));
@@ -490,6 +513,10 @@ std::string Draw::text() const {
                    c.conv_bias ? " conv_bias" : "");
   s += fmt::format("; mlp {}{}{}", model.mlp.intermediate_size, model.mlp.bias ? " biases" : "",
                    model.mlp.activation == Activation::clamped_swiglu ? " clamped" : "");
+  const DeltaConfig& g = model.delta;
+  s += fmt::format("; delta {} heads of {}, {} key heads of {}, conv_kernel {} chunk_size {}{}{}", g.num_heads, g.head_dim, g.num_key_heads,
+                   g.key_dim, g.conv_kernel, g.chunk_size, a.output_gate ? ", attention with output gate" : "",
+                   model.moe.shared_gate ? ", gated shared expert" : "");
   const LatentConfig& l = model.latent;
   s += fmt::format("; latent {} heads of {} and {} and {} of {} and {}{}{}", l.num_heads, l.head_dim, l.rope_dim, l.v_head_dim, l.q_rank, l.kv_rank,
                    l.neighbours ? " neighbours" : "", l.bias ? " biases" : "");
@@ -552,6 +579,8 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.distinct_tokens = 0; });
   attempt([](Draw& d) { d.frozen.clear(); });
   attempt([](Draw& d) { d.model.lora = {}; });
+  attempt([](Draw& d) { d.model.attention.output_gate = false; });
+  attempt([](Draw& d) { d.model.moe.shared_gate = false; });
   attempt([](Draw& d) { d.model.lora.also.clear(); });
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });
@@ -601,7 +630,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.moe.bias = false, d.model.moe.bias_update_rate = 0; });
   attempt([](Draw& d) { d.model.moe.aux_loss = 0; });
   attempt([](Draw& d) { d.model.moe.z_loss = 0; });
-  attempt([](Draw& d) { d.model.moe.shared_intermediate_size = 0; });
+  attempt([](Draw& d) { d.model.moe.shared_intermediate_size = 0, d.model.moe.shared_gate = false; });
   attempt([](Draw& d) { d.model.moe.routing.groups = d.model.moe.routing.top_groups = 1; });
   attempt([](Draw& d) { d.model.moe.routing.top_k = 1; });
   attempt([](Draw& d) { d.model.moe.routing = {Routing::softmax, 1}, d.model.moe.experts = 2; });
@@ -622,6 +651,8 @@ std::vector<Draw> simpler(const Draw& from) {
   fewer([](Draw& d) -> Index& { return d.model.mamba.num_heads; });
   fewer([](Draw& d) -> Index& { return d.model.mamba.head_dim; });
   fewer([](Draw& d) -> Index& { return d.model.mamba.state_size; });
+  fewer([](Draw& d) -> Index& { return d.model.delta.num_key_heads; });
+  fewer([](Draw& d) -> Index& { return d.model.delta.num_heads; });
   fewer([](Draw& d) -> Index& { return d.model.mlp.intermediate_size; });
   fewer([](Draw& d) -> Index& { return d.model.moe.intermediate_size; });
   attempt([](Draw& d) { d.model.attention.head_dim = 2; });

@@ -222,7 +222,7 @@ const Golden& golden(std::string_view name) {
 bool splits(const ModelConfig& m, int ranks) {
   const auto units = [&](Index n) { return n % ranks == 0 || ranks % n == 0; };
   return m.attention.num_heads % ranks == 0 && m.mamba.num_heads % ranks == 0 && units(m.attention.num_kv_heads) && units(m.mamba.num_groups) &&
-         units(m.moe.intermediate_size);
+         units(m.moe.intermediate_size) && units(m.delta.num_heads) && units(m.delta.num_key_heads);
 }
 
 template <class T>

@@ -52,6 +52,8 @@ void check_bounds(const ModelConfig& m, const Section& model) {
   product(m.latent.num_heads, m.latent.qk_head_dim(), "latent.num_heads", "latent.head_dim");
   product(m.latent.num_heads, m.latent.v_head_dim, "latent.num_heads", "latent.v_head_dim");
   product(m.mamba.num_heads, m.mamba.head_dim, "mamba.num_heads", "mamba.head_dim");
+  product(m.delta.num_heads, m.delta.head_dim, "delta.num_heads", "delta.head_dim");
+  product(m.delta.num_heads, m.delta.key_dim, "delta.num_heads", "delta.key_dim");
   product(m.mamba.num_groups, m.mamba.state_size, "mamba.num_groups", "mamba.state_size");
   at_most(size_of(m).weights, most_weights, "weights",
           model.settings_text({"pattern", "vocab_size", "hidden_size", "attention.num_heads", "attention.head_dim", "mamba.num_heads",

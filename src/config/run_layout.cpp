@@ -43,12 +43,15 @@ void check_context(const Layout& layout, const RunConfig& run) {
         const Index ranks = type.traits.without_mixers && layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor);
         check_head_exchange(std::max<Index>(1, query / ranks), std::max<Index>(1, shared / ranks), s.ranks);
       }
-  if (!s.shared() || !has_layer(layers, &LayerTraits::ssm)) return;
-  const Index least = run.model.mamba.conv_kernel - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
-  require(s.block_length() >= least, Exit::config,
-          "parallel.context = {}: sequences of {} tokens leave blocks of {}, but the convolution of model.mamba.conv_kernel = {} reads {} tokens "
-          "before each; take {} ranks or fewer, or longer sequences",
-          s.ranks, run.train.seq_length, s.block_length(), least + 1, least, std::max<Index>(1, most));
+  for (const LayerType& type : layer_types()) {
+    const ConvolutionWidth& width = type.traits.convolution;
+    if (!s.shared() || !width.tokens || layers.find(type.symbol) == std::string::npos) continue;
+    const Index least = width.tokens(run.model) - 1, most = run.train.seq_length / std::max<Index>(1, least * s.blocks());
+    require(s.block_length() >= least, Exit::config,
+            "parallel.context = {}: sequences of {} tokens leave blocks of {}, but the convolution of model.{} = {} reads {} tokens "
+            "before each; take {} ranks or fewer, or longer sequences",
+            s.ranks, run.train.seq_length, s.block_length(), width.key, least + 1, least, std::max<Index>(1, most));
+  }
 }
 
 // Expert-parallel ranks must have the same number of experts each and freeze the same matrices, because the trained

@@ -190,7 +190,8 @@ constexpr std::pair<const char*, Activation> activations[] = {{"silu", Activatio
                                                               {"gelu_pytorch_tanh", Activation::gelu_tanh},
                                                               {"relu2", Activation::relu2},
                                                               {"relu", Activation::relu},
-                                                              {"tanh", Activation::tanh}};
+                                                              {"tanh", Activation::tanh},
+                                                              {"sigmoid", Activation::sigmoid}};
 
 }  // namespace
 
@@ -347,6 +348,8 @@ void ConfigReader::read_rotary_object(const std::string& key, const json& rope, 
       check_type(name, x);
     } else if (name == "partial_rotary_factor") {
       read_partial(path, x);
+    } else if (rotary_.sections && name.starts_with("mrope_")) {
+      continue;
     } else if (name == "rope_theta") {
       const double inner = finite(x, path);
       demand(inner > 0, path, "is {}; it must be above 0", inner);

@@ -79,6 +79,7 @@ class ConfigReader {
   struct Rotary {
     bool stretched = false;  // rope_type linear, llama3, yarn and dynamic are supported (longer contexts than in pretraining)
     bool partial = false;    // partial_rotary_factor below 1 is supported: RoPE on a fraction of each head
+    bool sections = false;   // the keys mrope_* are ignored, because text rotates all sections by the same position
     bool by_kind = false;    // rope_parameters holds one object per value of layer_types; sliding-window layers support no RoPE scaling
   };
   void read_rotary(std::optional<double> theta, const Rotary& supported);

@@ -61,15 +61,16 @@ Index columns_of(const Shape& count) { return count.size() > 1 ? count[1] : 1; }
 // Index of element (row, column) in an array of two dimensions, or of element `row` in an array of one.
 Index offset_of(const Shape& array, Index row, Index column) { return array.size() > 1 ? row * array[1] + column : row; }
 
-// Reader of `count` rows: every step-th row, starting at `first`.
-TensorReader rows_of(const TensorReader& stack, Index first, Index step, Index count) {
+// Reader of the weight's rows of a stack.
+TensorReader rows_of(const TensorReader& stack, const StoredPlace& place) {
   TensorReader some = stack;
-  some.shape[0] = count;
-  some.read_parts = [stack, first, step](std::span<const BoxPair> parts, void* data, const Shape& array) {
+  some.shape[0] = place.row_count();
+  some.read_parts = [stack, place](std::span<const BoxPair> parts, void* data, const Shape& array) {
     for (const auto& [from, to] : parts) {
       Box all = from;
-      all.first[0] = first + step * from.first[0], all.count[0] = step * (from.count[0] - 1) + 1;
-      if (step == 1) {
+      all.first[0] = place.stack_row(from.first[0]);
+      all.count[0] = place.stack_row(from.first[0] + from.count[0] - 1) + 1 - all.first[0];
+      if (place.step == 1) {
         stack.read(all, data, array, to);
         continue;
       }
@@ -78,21 +79,23 @@ TensorReader rows_of(const TensorReader& stack, Index first, Index step, Index c
       stack.read(all, dense.data(), all.count, full_box(all.count));
       for (Index i = 0; i < from.count[0]; ++i)
         std::memcpy(static_cast<std::byte*>(data) + offset_of(array, to.first[0] + i, to.first.size() > 1 ? to.first[1] : 0) * size,
-                    dense.data() + i * step * row, std::size_t(row));
+                    dense.data() + (place.stack_row(from.first[0] + i) - all.first[0]) * row, std::size_t(row));
     }
   };
   return some;
 }
 
-// Rows of a weight that lie among the requested rows of the fused tensor, and the distance of the first of them from
-// the first requested row.
+// Rows of a weight that lie among the requested rows of the fused tensor.
 struct Wanted {
-  Index first, count, offset;
+  Index first, count;
 };
 Wanted wanted_rows(const StoredPlace& place, Index rows, Index first, Index count) {
-  const auto rows_before = [&](Index row) { return std::clamp<Index>((row - place.rows.first + place.step - 1) / place.step, 0, rows); };
+  const auto rows_before = [&](Index row) {
+    const Index at = std::max<Index>(0, row - place.rows.first);
+    return std::min(rows, at / place.step * place.run + std::min(at % place.step, place.run));
+  };
   const Index begin = rows_before(first), end = rows_before(first + count);
-  return {begin, end - begin, place.rows.first + place.step * begin - first};
+  return {begin, end - begin};
 }
 
 // Copies the elements that a weight contributes to a box of the fused tensor. Box and array are without the dimension
@@ -102,11 +105,14 @@ void put_part(const StackedPart& part, const Box& from, std::byte* data, const S
   Box mine = place.transposed ? swap_axes(from) : from;
   const Wanted rows = wanted_rows(place, weight.shape[0], mine.first[0], mine.count[0]);
   if (rows.count <= 0) return;
+  const auto offset = [&, asked = mine.first[0]](Index i) {
+    return place.stack_row(rows.first + i) - asked;
+  };  // distance from the first requested row
   mine.first[0] = rows.first, mine.count[0] = rows.count;
   const std::size_t row_dim = place.transposed ? 1 : 0;
   if (place.step == 1) {
     Box there = to;
-    there.first[row_dim] += rows.offset, there.count[row_dim] = rows.count;
+    there.first[row_dim] += offset(0), there.count[row_dim] = rows.count;
     return read_maybe_transposed(weight, mine, place.transposed, data, array, there);
   }
   const Index size = size_of(weight.dtype), columns = columns_of(mine.count);
@@ -114,7 +120,7 @@ void put_part(const StackedPart& part, const Box& from, std::byte* data, const S
   weight.read(mine, dense.data(), mine.count, full_box(mine.count));
   for (Index i = 0; i < rows.count; ++i)
     for (Index c = 0; c < columns; ++c) {
-      const Index row = rows.offset + place.step * i, first = to.first[0], second = to.first.size() > 1 ? to.first[1] : 0;
+      const Index row = offset(i), first = to.first[0], second = to.first.size() > 1 ? to.first[1] : 0;
       const Index at = place.transposed ? offset_of(array, first + c, second + row) : offset_of(array, first + row, second + c);
       std::memcpy(data + at * size, dense.data() + (i * columns + c) * size, std::size_t(size));
     }
@@ -136,7 +142,7 @@ TensorReader part_of(const TensorReader& stored, const StoredPlace& place) {
     if (part.shape.size() != 2) return stored;
     part = transpose_of(part);
   }
-  if (place.stack > 0 && !part.shape.empty() && part.shape[0] == place.stack) part = rows_of(part, place.rows.first, place.step, place.row_count());
+  if (place.stack > 0 && !part.shape.empty() && part.shape[0] == place.stack) part = rows_of(part, place);
   return part;
 }
 

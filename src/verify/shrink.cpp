@@ -207,6 +207,28 @@ void shrink_latent(LatentConfig& c, const Layout& layout) {
   for (Index* rank : {&c.q_rank, &c.kv_rank}) *rank = std::min(*rank, width);
 }
 
+Counts delta_over(const ModelConfig& m, const Layout& layout) {
+  return distributed_over(
+      all_layers(m), [](const LayerTraits& t) { return t.convolution.tokens && !t.ssm; }, {0, 0}, layout);
+}
+
+// The chunk length of the gated delta rule changes rounding only, so that a few tokens suffice.
+void shrink_delta(ModelConfig& m, const Layout& layout) {
+  constexpr Index chunk = 3;
+  const Counts over = delta_over(m, layout);
+  shrink_channels(m.delta.head_dim, m.delta.num_heads, over, [](Index) { return true; });
+  shrink_heads(m.delta.num_heads, m.delta.num_key_heads, over, layout);
+  m.delta.key_dim = std::min(m.delta.key_dim, states), m.delta.chunk_size = std::min(m.delta.chunk_size, chunk);
+}
+
+// Width of the widest convolution among the model's layers, at least that of Mamba-2.
+Index widest_convolution(const ModelConfig& m) {
+  Index widest = m.mamba.conv_kernel;
+  for (const char symbol : all_layers(m))
+    if (const auto tokens = layer_type(symbol).traits.convolution.tokens) widest = std::max(widest, tokens(m));
+  return widest;
+}
+
 void shrink_model(ModelConfig& m, const Layout& layout) {
   const Index tensor = layout.size(Axis::tensor);
   m.hidden_size = std::min(m.hidden_size, width);
@@ -216,6 +238,7 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
   shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
   if (has_layer(all_layers(m), attends(AttentionKind::latent))) shrink_latent(m.latent, layout);
+  shrink_delta(m, layout);
   m.mamba.state_size = std::min(m.mamba.state_size, states);
   shrink_inner(m.mlp.intermediate_size, tensor);
   if (has_layer(all_layers(m), &LayerTraits::experts)) {
@@ -233,7 +256,7 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
 // Sequence length, micro-batch size and chunk size are reduced together, because the row count depends on all of them.
 void shrink_sequences(RunConfig& run, const Layout& layout) {
   Index &length = run.train.seq_length, &batch = run.train.micro_batch_size, &chunk = run.model.mamba.chunk_size, &window = run.model.window.size;
-  const Index kernel = run.model.mamba.conv_kernel, tensor = layout.size(Axis::tensor);
+  const Index kernel = widest_convolution(run.model), tensor = layout.size(Axis::tensor);
   const auto sequences = sequence_divisibility(layout, batch, length, kernel), chunks = chunk_divisibility(layout, length, chunk),
              windows = window_divisibility(layout, length, window);
   for (Index l = 1; l < length; ++l) {
@@ -290,12 +313,14 @@ DivisibilityByKey divisibility_of(const RunConfig& run, const Layout& layout) {
           {"latent.num_heads", latent_head_divisibility(m.latent.num_heads, layout)},
           {"mamba.num_heads", head_divisibility(m.mamba.num_heads, m.mamba.num_groups, ssm, layout)},
           {"mamba.head_dim", channel_divisibility(m.mamba.head_dim, m.mamba.num_heads, ssm)},
+          {"delta.num_heads", head_divisibility(m.delta.num_heads, m.delta.num_key_heads, delta_over(m, layout), layout)},
+          {"delta.head_dim", channel_divisibility(m.delta.head_dim, m.delta.num_heads, delta_over(m, layout))},
           {"mlp.intermediate_size", distributed(m.mlp.intermediate_size, tensor)},
           {"moe.intermediate_size", distributed(m.moe.intermediate_size, tensor)},
           {"moe.shared_intermediate_size",
            m.moe.shared_intermediate_size > 0 ? distributed(m.moe.shared_intermediate_size, tensor) : std::vector<Index>{}},
           {"vocab_size", row_divisibility(m.vocab_size, tensor)},
-          {"seq_length", sequence_divisibility(layout, run.train.micro_batch_size, run.train.seq_length, m.mamba.conv_kernel)},
+          {"seq_length", sequence_divisibility(layout, run.train.micro_batch_size, run.train.seq_length, widest_convolution(m))},
           {"mamba.chunk_size", chunk_divisibility(layout, run.train.seq_length, m.mamba.chunk_size)},
           {"window.size", window_divisibility(layout, run.train.seq_length, m.window.size)},
           {"global_batch_size", micro_batch_divisibility(micros_of(run, layout), layout.size(Axis::pipeline))},
@@ -339,6 +364,11 @@ std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shru
   row("model.mamba.head_dim", [](const RunConfig& r) { return r.model.mamba.head_dim; });
   row("model.mamba.state_size", [](const RunConfig& r) { return r.model.mamba.state_size; });
   row("model.mamba.chunk_size", [](const RunConfig& r) { return r.model.mamba.chunk_size; });
+  row("model.delta.num_heads", [](const RunConfig& r) { return r.model.delta.num_heads; });
+  row("model.delta.num_key_heads", [](const RunConfig& r) { return r.model.delta.num_key_heads; });
+  row("model.delta.head_dim", [](const RunConfig& r) { return r.model.delta.head_dim; });
+  row("model.delta.key_dim", [](const RunConfig& r) { return r.model.delta.key_dim; });
+  row("model.delta.chunk_size", [](const RunConfig& r) { return r.model.delta.chunk_size; });
   row("model.window.size", [](const RunConfig& r) { return r.model.window.size; });
   row("model.mlp.intermediate_size", [](const RunConfig& r) { return r.model.mlp.intermediate_size; });
   row("model.moe.intermediate_size", [](const RunConfig& r) { return r.model.moe.intermediate_size; });

@@ -340,6 +340,19 @@ TEST(run_config, context_parallel_requires_long_enough_sequences) {
   expect_refused([&] { with({"parallel.context_mode=helped"}); }, {"parallel.context_mode", "ring | heads | balanced", "helped"});
   EXPECT_EQ(with({"train.seq_length=17", "model.pattern=\"*\""}).size(Axis::context), 4) << "attention accepts any sequence length";
   expect_refused([&] { with({"train.seq_length=16"}); }, {"parallel.context = 4", "blocks of 2", "model.mamba.conv_kernel = 4", "2 ranks or fewer"});
+  expect_refused(
+      [&] {
+        with({"train.seq_length=16", "model.pattern=G", "model.delta.conv_kernel=5"});
+      },
+      {"parallel.context = 4", "blocks of 2", "model.delta.conv_kernel = 5", "2 ranks or fewer"});
+}
+
+TEST(run_config, gates_without_what_they_gate_are_refused) {
+  const auto model = [](const std::string& settings) { run_of("model: {pattern: GE, " + settings + "}\n", {}); };
+  model("attention: {output_gate: true}, moe: {shared_gate: true, shared_intermediate_size: 8}");
+  expect_refused([&] { model("attention: {output_gate: true, bias: true}"); }, {"model.attention.output_gate", "gate_proj has no bias"});
+  expect_refused([&] { model("moe: {shared_gate: true}"); }, {"model.moe.shared_gate", "moe.shared_intermediate_size"});
+  expect_refused([&] { model("delta: {num_heads: 6, num_key_heads: 4}"); }, {"delta.num_key_heads", "delta.num_heads"});
 }
 
 TEST(run_config, configured_layers_per_stage_are_used) {

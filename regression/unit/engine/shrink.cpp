@@ -81,7 +81,12 @@ std::optional<Drawn> draw(Dice& dice, const std::string& deck) {
   if (dice.chance(0.5))
     words.insert(words.end(),
                  {fmt::format("model.mamba.num_groups={}", groups), fmt::format("model.mamba.num_heads={}", groups * dice.between(1, 16))});
-  perhaps(0.3, "model.pattern=" + dice.of<std::string>({"PM*-PPPPMM--", "PPPPM*MMMMMMM", "M*M*MWM*M*M*", "W-*-W-*-W-*-", "------------P"}));
+  if (dice.chance(0.3))
+    words.insert(words.end(),
+                 {fmt::format("model.delta.num_key_heads={}", groups), fmt::format("model.delta.num_heads={}", groups * dice.between(1, 16))});
+  perhaps(0.3, fmt::format("model.delta.conv_kernel={}", dice.between(2, 16)));
+  perhaps(0.3, "model.pattern=" +
+                   dice.of<std::string>({"PM*-PPPPMM--", "PPPPM*MMMMMMM", "M*M*MWM*M*M*", "W-*-W-*-W-*-", "------------P", "G-*-GG-G*-G-"}));
   perhaps(0.3, "optimizer.frozen=[\"model.layers.1.*\", \"*norm*\", \"model.layers.5.*\"]");
   perhaps(0.3, "optimizer.groups=[\"model.layers.2.*\", \"*layernorm*\"]");
   try {
@@ -188,6 +193,9 @@ void expect_smaller(const RunConfig& deck, const RunConfig& small, const std::st
                                 {a.mamba.num_groups, b.mamba.num_groups},
                                 {a.mamba.head_dim, b.mamba.head_dim},
                                 {a.mamba.state_size, b.mamba.state_size},
+                                {a.delta.num_heads, b.delta.num_heads},
+                                {a.delta.num_key_heads, b.delta.num_key_heads},
+                                {a.delta.head_dim, b.delta.head_dim},
                                 {a.mlp.intermediate_size, b.mlp.intermediate_size},
                                 {deck.train.seq_length, small.train.seq_length},
                                 {deck.train.global_batch_size, small.train.global_batch_size}})

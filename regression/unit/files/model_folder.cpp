@@ -482,5 +482,37 @@ TEST(model_folder, missing_untied_lm_head_is_named) {
   EXPECT_NE(std::string(error.what()).find(head_name), std::string::npos) << error.what();
 }
 
+// A tensor of 4 groups of 5 rows: 3 rows of one weight, then 2 of another one. Every box of both weights and of the tensor
+// is read.
+TEST(model_folder, alternating_rows_are_separated_and_stacked) {
+  constexpr Index groups = 4, step = 5, columns = 3;
+  TensorReader stored{"stored", DType::f64, {groups * step, columns}, {}};
+  stored.read_parts = [](std::span<const BoxPair> parts, void* data, const Shape& array) {
+    for (const auto& [from, to] : parts)
+      for (Index r = 0; r < from.count[0]; ++r)
+        for (Index c = 0; c < from.count[1]; ++c)
+          static_cast<double*>(data)[(to.first[0] + r) * array[1] + to.first[1] + c] = double((from.first[0] + r) * columns + from.first[1] + c);
+  };
+  std::vector<StackedPart> parts;
+  for (const auto& [first, run] : {std::pair<Index, Index>{0, 3}, {3, 2}}) {
+    StoredPlace place{"stored", false, {first, groups * step}, groups * step, step};
+    place.run = run;
+    parts.push_back({place, part_of(stored, place)});
+    EXPECT_EQ(parts.back().weight.shape, (Shape{groups * run, columns}));
+  }
+  const auto expect_boxes = [](const TensorReader& x, const auto& row_of) {
+    for (Index first = 0; first < x.shape[0]; ++first)
+      for (Index count = 1; first + count <= x.shape[0]; ++count) {
+        std::vector<double> values(std::size_t(count * 2));
+        x.read({{first, 1}, {count, 2}}, values.data(), {count, 2}, {{0, 0}, {count, 2}});
+        for (Index r = 0; r < count; ++r)
+          for (Index c = 0; c < 2; ++c) ASSERT_EQ(values[r * 2 + c], double(row_of(first + r) * columns + 1 + c)) << first << " " << count;
+      }
+  };
+  expect_boxes(parts[0].weight, [](Index r) { return r / 3 * step + r % 3; });
+  expect_boxes(parts[1].weight, [](Index r) { return r / 2 * step + 3 + r % 2; });
+  expect_boxes(stack_of(parts), [](Index r) { return r; });
+}
+
 }  // namespace
 }  // namespace gyr::testing::model_folder_suite

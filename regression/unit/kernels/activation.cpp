@@ -10,7 +10,7 @@ namespace {
 constexpr Index height = 21, width = 37, full = 48;  // width is no multiple of a SIMD vector, full is one
 constexpr double m = 0.75;
 constexpr Activation all[] = {Activation::silu, Activation::gelu,           Activation::gelu_tanh, Activation::relu2,
-                              Activation::tanh, Activation::clamped_swiglu, Activation::relu};
+                              Activation::tanh, Activation::clamped_swiglu, Activation::relu,      Activation::sigmoid};
 
 // Reference activation functions, by the formulas in kernels/ops/activation.hpp.
 double value(Activation a, double x) {
@@ -22,6 +22,7 @@ double value(Activation a, double x) {
     case Activation::tanh: return std::tanh(x);
     case Activation::clamped_swiglu: return std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0)));
     case Activation::relu: return std::max(x, 0.0);
+    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
   }
   return 0;
 }

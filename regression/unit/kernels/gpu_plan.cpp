@@ -3,6 +3,7 @@
 // kernels (cuda_tests), these tests compare the two.
 #include "kernels/ops/gpu_plan.hpp"
 
+#include "kernels/ops/delta/gated_delta.hpp"
 #include "kernels/ops/ssd_chunk.hpp"
 #include "regression/planner/random_cluster.hpp"
 #include "regression/support/seed.hpp"
@@ -77,6 +78,38 @@ TEST(gpu_plan, scan_scratch_equals_that_of_cuda_kernels) {
   for (int i = 0; i < 60; ++i) {
     const SsdShape s = drawn_scan(dice);
     expect_scan_scratch<bf16>(s), expect_scan_scratch<float>(s), expect_scan_scratch<double>(s);
+  }
+}
+
+template <class T>
+void expect_delta_scratch(const DeltaShape& s) {
+  using A = Acc<T>;
+  Arena arena = Arena::dry_run(Memory::activations);
+  const Tensor2<T> q = arena.tensor<T>(s.rows(), s.num_groups * s.key_dim), v = arena.tensor<T>(s.rows(), s.num_heads * s.value_dim),
+                   a = arena.tensor<T>(s.rows(), s.num_heads);
+  const Tensor3<A> states = arena.tensor<A>(s.batch, s.chunks(), s.state_elements());
+  const DeltaInput<T> in{q, q, v, a, a};
+  const auto forward = [&](Device& dev) { gated_delta<T>(dev, s, in, {}, {}, v, states, {}); };
+  const auto backward = [&](Device& dev) { gated_delta_backward<T>(dev, s, in, {}, states, v, {}, {q, q, v, a, a}, {}, {}); };
+  EXPECT_EQ(planned_scratch(forward), bytes_of([&](Arena& scratch) { delta::GroupScratch<A>(scratch, s, false); }));
+  EXPECT_EQ(planned_scratch(backward), bytes_of([&](Arena& scratch) {
+              scratch.tensor<A>(s.batch, s.state_elements()), scratch.tensor<double>(s.batch, 2 * s.num_heads);
+              delta::GroupScratch<A>(scratch, s, true);
+            }));
+}
+
+TEST(gpu_plan, delta_rule_scratch_equals_that_of_cuda_kernels) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 40; ++i) {
+    const Index groups = dice.between(1, 4), length = dice.between(1, 300);
+    const DeltaShape s{dice.between(1, 3),
+                       length,
+                       groups * dice.between(1, 3),
+                       groups,
+                       dice.one_of<Index>({4, 64, 136}),
+                       dice.one_of<Index>({4, 128}),
+                       dice.one_of<Index>({1, 64, 256})};
+    expect_delta_scratch<bf16>(s), expect_delta_scratch<float>(s), expect_delta_scratch<double>(s);
   }
 }
 

@@ -247,6 +247,22 @@ ModelConfig gpt_oss(Draw& d) {
   return m;
 }
 
+ModelConfig qwen3_next(Draw& d) {
+  ModelConfig m = llama(d);
+  m.pattern.clear();
+  for (Index i = d.from(1, 4); i > 0; --i) m.pattern += d.coin() ? "GE" : "*E";
+  m.pattern += d.coin() ? "GE" : "G-";
+  m.norm_offset = 1;
+  m.attention.bias = m.mlp.bias = false, m.attention.qk_norm = m.attention.output_gate = true;
+  m.attention.head_dim = 8, m.attention.rotary_fraction = 0.25 * double(d.from(1, 4));
+  m.mlp.activation = Activation::silu;
+  m.delta.num_key_heads = d.from(1, 4), m.delta.num_heads = m.delta.num_key_heads * d.from(1, 3);
+  m.delta.head_dim = d.from(1, 9), m.delta.key_dim = d.from(1, 9), m.delta.conv_kernel = d.from(2, 5);
+  m.moe.experts = d.from(1, 9), m.moe.routing.top_k = d.from(1, m.moe.experts), m.moe.intermediate_size = d.from(1, 50);
+  m.moe.routing.normalize = d.coin(), m.moe.shared_gate = true, m.moe.shared_intermediate_size = d.from(1, 50);
+  return m;
+}
+
 struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
@@ -270,7 +286,8 @@ constexpr Drawn drawn[] = {{"llama", llama},
                            {"modernbert", modernbert},
                            {"modernbert", modernbert_texts},
                            {"modernbert", modernbert_tokens},
-                           {"gpt_oss", gpt_oss}};
+                           {"gpt_oss", gpt_oss},
+                           {"qwen3_next", qwen3_next}};
 
 TEST(families, written_config_reads_back_unchanged) {
   const unsigned seed = testing::seed_of_run();

@@ -23,6 +23,7 @@ ModelConfig model_of(const std::string& pattern) {
   m.mamba.num_heads = 1024, m.mamba.head_dim = 2, m.mamba.num_groups = 2, m.mamba.state_size = 8, m.mamba.conv_kernel = conv_kernel,
   m.mamba.chunk_size = 8;
   m.mamba.norm = SsmNorm::gate_first;
+  m.delta = {.num_heads = 1024, .num_key_heads = 2, .head_dim = 2, .key_dim = 8, .conv_kernel = conv_kernel, .chunk_size = 8};
   m.mamba.in_bias = m.mamba.out_bias = true;
   m.mamba.dt_init_low = dt_low, m.mamba.dt_init_high = dt_high;
   m.mlp = {.intermediate_size = 96, .bias = true};

@@ -42,6 +42,9 @@ std::vector<Family> families();
 namespace modernbert {
 std::vector<Family> families();
 }
+namespace qwen3_next {
+std::vector<Family> families();
+}
 namespace t5 {
 std::vector<Family> families();
 }

@@ -18,8 +18,8 @@ namespace gyr {
 namespace {
 
 // Model types for which transformers has a class XForSequenceClassification.
-constexpr std::array classified{"llama",  "mistral",     "mixtral", "qwen2", "qwen3",       "qwen3_moe",
-                                "gemma2", "gemma3_text", "falcon",  "gpt2",  "deepseek_v3", "gpt_oss"};
+constexpr std::array classified{"llama",       "mistral", "mixtral", "qwen2",       "qwen3",   "qwen3_moe",  "gemma2",
+                                "gemma3_text", "falcon",  "gpt2",    "deepseek_v3", "gpt_oss", "qwen3_next", "qwen3_5_text"};
 
 // Reward models of a family of language models: XForSequenceClassification with one label. Where transformers has no such class,
 // as for Falcon-H1, they have the tensors that it would have.
@@ -27,9 +27,11 @@ void add_reward_models(Family family, std::vector<Family>& list) {
   for (const std::string_view head : {"ForCausalLM", "LMHeadModel"})
     if (family.architecture.ends_with(head)) {
       family.architecture.replace(family.architecture.size() - head.size(), head.size(), "ForSequenceClassification");
-      if (std::string_view(family.model_type) == "gemma3_text") family.architecture = "Gemma3TextForSequenceClassification";
+      const std::string_view type = family.model_type;
+      if (type == "gemma3_text") family.architecture = "Gemma3TextForSequenceClassification";
+      if (type == "qwen3_5_text") family.architecture = "Qwen3_5TextForSequenceClassification";
       family.values = true;
-      family.own_class = std::find(classified.begin(), classified.end(), std::string_view(family.model_type)) == classified.end();
+      family.own_class = std::find(classified.begin(), classified.end(), type) == classified.end();
       return list.push_back(std::move(family));
     }
 }
@@ -41,7 +43,7 @@ const std::vector<Family>& families() {
     std::vector<Family> list;
     for (const auto& of_file :
          {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), hybrids::families(), falcon::families(), bert::families(),
-          gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families()})
+          gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families(), qwen3_next::families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     for (const Family& family : std::vector<Family>(list)) add_reward_models(family, list);
     return list;
