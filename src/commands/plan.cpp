@@ -17,9 +17,7 @@
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/search_report.hpp"
-#include "src/config/run_advice.hpp"
 #include "src/planner/machine/run_islands.hpp"
-#include "src/pretrained/conversion.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/report/transfer.hpp"
 #include "src/train/feed.hpp"
@@ -66,10 +64,8 @@ void print_warning(const std::string& warning) {
 }
 
 void print_warnings(const RunConfig& run) {
-  for (const std::string& warning : doubtful_settings(run)) print_warning(warning);
+  for (const std::string& remark : remarks_on(run)) std::printf("%s\n", prose(remark).c_str());
   print_warning(doubtful_vocabulary(run));
-  print_warning(doubtful_order(run));
-  if (const std::string why = refusal_of_adapters(run); !why.empty()) std::printf("%s\n", prose("note: " + why).c_str());
 }
 
 // Prints the reason for which train would stop, after the plan, which needs no data.

@@ -7,9 +7,12 @@
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/commands/search_report.hpp"
+#include "src/config/run_advice.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/planner/layouts/offload_fraction.hpp"
+#include "src/pretrained/conversion.hpp"
 #include "src/train/engine_config.hpp"
+#include "src/train/feed.hpp"
 #include "src/train/run_paths.hpp"
 
 namespace gyr {
@@ -121,6 +124,14 @@ Decision found(const RunConfig& run, int ranks, const Machine* given) {
 }
 
 }  // namespace
+
+std::vector<std::string> remarks_on(const RunConfig& run) {
+  std::vector<std::string> remarks;
+  for (const std::string& warning : doubtful_settings(run)) remarks.push_back("warning: " + warning);
+  if (const std::string warning = doubtful_order(run); !warning.empty()) remarks.push_back("warning: " + warning);
+  if (const std::string why = refusal_of_adapters(run); !why.empty()) remarks.push_back("note: " + why);
+  return remarks;
+}
 
 std::optional<Machine> machine_of(const RunConfig& run, const std::string& cluster, const std::string& profile) {
   const std::string file = !cluster.empty() ? cluster : finds_layout(run) || finds_alpha(run) ? run.parallel.cluster : "";

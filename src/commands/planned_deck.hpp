@@ -26,6 +26,9 @@ struct PlannedDeck {
 // for all ranks. Collective.
 PlannedDeck read_planned_deck(const DeckArguments&, const Runtime&, int ranks, Replan = Replan::always, const Machine* machine = nullptr);
 
+// Lines about settings that are valid but probably mistakes, which `train` and `plan` print first.
+std::vector<std::string> remarks_on(const RunConfig&);
+
 // Machine described by these files. If they are empty and the deck has an automatic choice, parallel.cluster and
 // parallel.profile are used. Empty if no file is named.
 std::optional<Machine> machine_of(const RunConfig&, const std::string& cluster, const std::string& profile);

@@ -14,12 +14,9 @@
 #include "src/commands/plan.hpp"
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
-#include "src/config/run_advice.hpp"
-#include "src/pretrained/conversion.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
-#include "src/train/feed.hpp"
 #include "src/train/trainer.hpp"
 #include "src/watch/rank_watcher.hpp"
 #include "src/watch/stop.hpp"
@@ -63,9 +60,7 @@ int train(const TrainArguments& a) {
           facts.emplace_back("threads", threads_text());
           std::printf("%s\n%s", banner(version(), facts).c_str(), runtime.thread_advice().c_str());
           if (!deck.notes.empty()) std::printf("%s\n", printable_lines(deck.notes).c_str());
-          for (const std::string& warning : doubtful_settings(run)) std::printf("warning: %s\n", warning.c_str());
-          if (const std::string warning = doubtful_order(run); !warning.empty()) std::printf("warning: %s\n", warning.c_str());
-          if (const std::string why = refusal_of_adapters(run); !why.empty()) std::printf("note: %s\n", why.c_str());
+          for (const std::string& remark : remarks_on(run)) std::printf("%s\n", remark.c_str());
           if (run.fault.any()) std::printf("%s\n\n", describe(run.fault).c_str());
           std::fflush(stdout);
         }
