@@ -420,6 +420,12 @@ void Parameters::reduce_copies(Device& dev, Arena& communication, Axis axis, Hol
   }
 }
 
+Box local_box(const Parameter& p, const Box& box) {
+  for (const Held& held : p.held.boxes)
+    if (const auto both = common(held.box, box); both && both->count == box.count) return moved(box, held.box.first, held.local);
+  fail(Exit::internal, "{}: a box was requested that this rank does not hold", p.weight.name);
+}
+
 void assign(Device& dev, const Parameter& p, const std::function<double(Index)>& source) {
   if (dev.dry_run()) return;
   const Piece kept = p.kept_value();

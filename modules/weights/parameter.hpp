@@ -288,6 +288,9 @@ class Parameters {
   std::vector<AnyTensor> unsharded_gradients_;
 };
 
+// Position in this rank's shard of a box of the weight that lies inside one box that the rank holds.
+Box local_box(const Parameter&, const Box&);
+
 // value(local element) = source(logical element) for the elements that the rank keeps, via host memory. Several threads
 // call `source` concurrently.
 void assign(Device&, const Parameter&, const std::function<double(Index)>& source);

@@ -12,15 +12,16 @@ namespace gyr {
 
 namespace {
 
-// Adds the weights of the rank at `position` by name. A weight that is already present has the same stage and ZeRO
-// shards there.
-void add_weights_of(const ModelConfig& config, DType precision, const Layout& layout, int position, const Trained& trained,
-                    std::map<std::string, PlacedTensor>& all) {
+using PlacedByStage = std::map<std::string, std::map<int, PlacedTensor>>;  // by name of the weight and stage
+
+// Adds the weights of the rank at `position`. A weight that is already present has the same ZeRO shards there.
+void add_weights_of(const ModelConfig& config, const WeightStorage& storage, const Layout& layout, int position, PlacedByStage& all) {
   Grid dry = Grid::dry_run(layout, position);
-  Stage of_rank(config, precision, dry, trained);
+  Stage of_rank(config, storage.precision, dry, storage.trained, {}, storage.factors);
   const int stage = layout.coordinate(position, Axis::pipeline);
   for (const auto& p : of_rank.parameters().all())
-    if (!p->tied) all.emplace(p->weight.name, PlacedTensor{p->weight, stage, p->trained, p->flat_shard(), Content::weight, p->dtype()});
+    all[p->weight.name].emplace(
+        stage, PlacedTensor{p->weight, stage, p->trained, p->flat_shard(), Content::weight, p->dtype(), p->tied, of_rank.parameters().in_int8(*p)});
 }
 
 // Positions that together hold all weights: per pipeline stage, one for each group of mixers (attention, SSM) and each
@@ -36,14 +37,26 @@ std::vector<int> holders_of_all(const Layout& layout) {
   return holders;
 }
 
+// Every weight, in the order of the model, once for each stage that stores it.
+std::vector<PlacedTensor> stored_weights(const ModelConfig& config, const WeightStorage& storage, const Layout& layout) {
+  PlacedByStage found;
+  for (const int position : holders_of_all(layout)) add_weights_of(config, storage, layout, position, found);
+  std::vector<PlacedTensor> all;
+  for (const Weight& weight : declared_weights(config))
+    for (const auto& [stage, placed] : found.at(weight.name)) all.push_back(placed);
+  return all;
+}
+
 }  // namespace
 
 std::vector<PlacedTensor> model_weights(const ModelConfig& config, DType precision, const Layout& layout, const Trained& trained) {
-  std::map<std::string, PlacedTensor> found;
-  for (const int position : holders_of_all(layout)) add_weights_of(config, precision, layout, position, trained, found);
-  std::vector<PlacedTensor> all;
-  for (const Weight& weight : declared_weights(config)) all.push_back(found.at(weight.name));
+  std::vector<PlacedTensor> all = stored_weights(config, {precision, trained}, layout);
+  std::erase_if(all, [](const PlacedTensor& placed) { return placed.tied; });
   return all;
+}
+
+PlacedWeights placed_weights(const ModelConfig& config, const WeightStorage& storage, const Layout& layout, Mesh mesh) {
+  return {stored_weights(config, storage, layout), layout, std::move(mesh), storage.masters};
 }
 
 std::vector<PlacedTensor> model_weights(const ModelConfig& config, const Trained& trained) {
@@ -95,7 +108,7 @@ std::vector<Move> contributed_boxes(const std::vector<PlacedTensor>& tensors, co
   std::vector<Move> copied, experts, zero_shards;  // replicated weights, replicated expert weights, and this rank's ZeRO shards
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const bool file_split = is_zero_sharded(tensors[t].content, layout.zero_shard());
-    for (const Held& held : file_split ? kept_at(tensors[t], layout, position) : held_at(tensors[t], layout, position))
+    for (const Held& held : stored_at(tensors[t], layout, position))
       if (held.copy(weight_axes).rank == 0)
         (file_split ? zero_shards : tensors[t].weight.expert ? experts : copied).push_back({t, held.box, position});
   }

@@ -16,6 +16,16 @@ std::vector<PlacedTensor> model_weights(const ModelConfig&, DType precision, con
 // The same for a float32 model on one rank.
 std::vector<PlacedTensor> model_weights(const ModelConfig&, const Trained& = {});
 
+// Storage of a model's weights, for moves between models (mover.hpp). `masters`: trained weights have master weights, if
+// they are stored in a lower precision.
+struct WeightStorage {
+  DType precision = DType::f32;
+  Trained trained = {};
+  bool masters = false;
+  Factors factors = Factors::stored;
+};
+PlacedWeights placed_weights(const ModelConfig&, const WeightStorage&, const Layout&, Mesh);
+
 // The optimizer tensor (`Content`: a state or the master weight) that belongs to a weight.
 PlacedTensor like_weight(const PlacedTensor& weight, Content, DType precision);
 // Manifest entry of a tensor.

@@ -15,13 +15,6 @@ void transfer(Communicator& world, Call call, Pointer* data, Index bytes, int ot
   Event(&transport, (transport.*call)(data, bytes, DType::u8, other, 0)).host_wait();
 }
 
-// Position of a weight's box in this rank's local shard.
-Box local_box(const Parameter& p, const Box& box) {
-  for (const Held& held : p.held.boxes)
-    if (const auto both = common(held.box, box); both && both->count == box.count) return moved(box, held.box.first, held.local);
-  fail(Exit::internal, "{}: a box was requested that this rank does not hold", p.weight.name);
-}
-
 }  // namespace
 
 Delivery::Delivery(ModelState& state, const std::vector<PlacedTensor>& tensors, std::vector<int> writers, bool spread)

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/engine/model/filling.hpp"
+
 namespace gyr {
 
 Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained, const RecomputeConfig& recompute, Factors factors,
@@ -33,13 +35,8 @@ void Stage::allocate(Arena& weights, Arena& gradients, Gradients keep, Index pos
 }
 
 void Stage::fill(const std::function<void(ParameterList, const Arrived&)>& load) {
-  const Index most = parameters_.largest_int8_weight();
-  Device dev(false, most * size_of(parameters_.dtype()));
-  parameters_.load_into(take(dev.scratch, parameters_.dtype(), most));
-  load(parameters_.all(), [&](const Parameter& p) {
-    if (parameters_.in_int8(p)) parameters_.quantize_loaded(dev, p);
-  });
-  parameters_.load_into({});
+  Filling filling(parameters_);
+  load(filling.weights(), filling.arrived());
 }
 
 Parameter* Stage::shared_embedding() {
