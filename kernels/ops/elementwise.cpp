@@ -67,6 +67,6 @@ template void add<double>(Device&, Tensor1<const double>, Tensor1<double>);
 template void add<float>(Device&, Tensor1<const float>, Tensor1<float>);
 template void add<bf16>(Device&, Tensor1<const bf16>, Tensor1<bf16>);
 GYR_ALL_ELEMENTWISE
-GYR_CONVERT(double, bf16) GYR_CONVERT(float, double) GYR_CONVERT(bf16, double)  // between models of different precision
+GYR_CONVERT(double, bf16) GYR_CONVERT(bf16, double)  // between models of different precision
 
 }  // namespace gyr

@@ -149,6 +149,6 @@ void bias_backward(Device& dev, Matrix<const T> dy, double scale, Tensor1<Acc<T>
 }
 
 GYR_ALL_ELEMENTWISE
-GYR_CONVERT(double, bf16) GYR_CONVERT(float, double) GYR_CONVERT(bf16, double)  // between models of different precision
+GYR_CONVERT(double, bf16) GYR_CONVERT(bf16, double)  // between models of different precision
 
 }  // namespace gyr::backend
