@@ -72,11 +72,11 @@ void gated_delta(Device& dev, const delta::Task<T>& t) {
 }
 
 template <class T>
-void gated_delta_backward(Device& dev, const delta::Task<T>& t, const DeltaWeightGradient<Acc<T>>& dw) {
+void gated_delta_backward(Device& dev, const delta::Task<T>& t) {
   using A = Acc<T>;
   for_groups<A>(dev, "gated_delta_backward", t.s, true,
                 [&](const auto& lane, Index b, Index g, A* memory, double* wide) { delta::group_backward(lane, t, b, g, memory, wide); });
-  if (!dev.dry_run() && t.has_inputs) for_rows(dev, "gated_delta_backward", t.s.num_heads, [=](Index h) { delta::add_weight_gradients(t, dw, h); });
+  if (!dev.dry_run() && t.has_inputs) for_rows(dev, "gated_delta_backward", t.s.num_heads, [=](Index h) { delta::add_weight_gradients(t, h); });
 }
 
 GYR_SCALARS(GYR_GATED_DELTA)

@@ -99,7 +99,11 @@ class Mamba final : public Branch<T> {
 OperatorChain mamba_operators(const ModelConfig&, const std::string& name);
 LayerFlops mamba_flops(const ModelConfig&, const TextLengths&);
 
-inline constexpr ConvolutionWidth mamba_convolution{[](const ModelConfig& m) { return m.mamba.conv_kernel; }, "mamba.conv_kernel"};
+// Traits of a layer type with a Mamba-2 mixer.
+constexpr LayerTraits with_mamba(LayerTraits t) {
+  t.ssm = true, t.convolution = {[](const ModelConfig& m) { return m.mamba.conv_kernel; }, "mamba.conv_kernel"};
+  return t;
+}
 void read_mamba(Section&, ModelConfig&);
 inline constexpr LayerSection mamba_section{"mamba", "Mamba-2 state-space branch", read_mamba};
 

@@ -127,8 +127,8 @@ gated_delta_backward_kernel(delta::Task<T> t, Matrix<Acc<T>> memory, Matrix<doub
 }
 
 template <class T>
-GYR_KERNEL weight_gradients_kernel(delta::Task<T> t, DeltaWeightGradient<Acc<T>> dw) {
-  for (Index h = thread_index(); h < t.s.num_heads; h += block_threads()) delta::add_weight_gradients(t, dw, h);
+GYR_KERNEL weight_gradients_kernel(delta::Task<T> t) {
+  for (Index h = thread_index(); h < t.s.num_heads; h += block_threads()) delta::add_weight_gradients(t, h);
 }
 
 template <class A>
@@ -154,13 +154,13 @@ void gated_delta(Device& dev, const delta::Task<T>& t) {
 }
 
 template <class T>
-void gated_delta_backward(Device& dev, const delta::Task<T>& t, const DeltaWeightGradient<Acc<T>>& dw) {
+void gated_delta_backward(Device& dev, const delta::Task<T>& t) {
   const delta::GroupScratch<Acc<T>> scratch(dev.scratch, t.s, true);
   const auto run = dev.launch("gated_delta_backward", delta::flops_of(t.s, true), bytes_of<T>(t.s, 2));
   if (!run) return;
   launch(dev, "gated_delta_backward", grid_of_groups<Acc<T>>(t.s), gated_delta_backward_kernel<T>, t, Matrix<Acc<T>>(scratch.memory),
          Matrix<double>(scratch.wide));
-  if (t.has_inputs) launch(dev, "gated_delta_backward", {1, threads}, weight_gradients_kernel<T>, t, dw);
+  if (t.has_inputs) launch(dev, "gated_delta_backward", {1, threads}, weight_gradients_kernel<T>, t);
 }
 
 GYR_SCALARS(GYR_GATED_DELTA)

@@ -20,10 +20,10 @@ namespace gyr {
 
 struct DeltaShape {
   Index batch, seq_length, num_heads, num_groups, value_dim, key_dim, chunk_size;
-  Index rows() const { return batch * seq_length; }
-  Index chunks() const { return (seq_length + chunk_size - 1) / chunk_size; }
-  Index heads_per_group() const { return num_heads / num_groups; }
-  Index state_elements() const { return num_heads * value_dim * key_dim; }  // state of one sequence; the state of a head is (V, K)
+  GYR_FUNCTION Index rows() const { return batch * seq_length; }
+  GYR_FUNCTION Index chunks() const { return (seq_length + chunk_size - 1) / chunk_size; }
+  GYR_FUNCTION Index heads_per_group() const { return num_heads / num_groups; }
+  GYR_FUNCTION Index state_elements() const { return num_heads * value_dim * key_dim; }  // state of one sequence; the state of a head is (V, K)
 };
 
 template <class T>
@@ -104,6 +104,7 @@ struct Task {
   Matrix<T> dq = {}, dk = {}, dv = {}, db = {}, da = {};  // present if has_inputs
   A* dstate = nullptr;                                    // gradient of the state that leaves the current chunk, (B, H V K); starts from `initial`
   double* partial = nullptr;                              // gradients of dt_bias and a_log of each sequence, (B, 2, H)
+  A *d_dt_bias = nullptr, *d_a_log = nullptr;             // gradients of the weights, accumulated, or null
 
   Task(const DeltaShape& s, const DeltaInput<T>& in, const DeltaWeights<A>& w)
       : s(s), q(in.q), k(in.k), v(in.v), b(in.b), a(in.a), dt_bias(w.dt_bias.data()), a_log(w.a_log.data()),
@@ -532,13 +533,13 @@ GYR_FUNCTION void group_backward(const Team& team, const Task<T>& t, Index b, In
   team.repeat(last, [&](Index i) { through(last - 1 - i); });
 }
 
-// Sum over the sequences of the gradients of the weights of head h.
+// Adds the gradients of the weights of head h, summed over the sequences.
 template <class T>
-GYR_FUNCTION void add_weight_gradients(const Task<T>& t, const DeltaWeightGradient<Acc<T>>& dw, Index h) {
+GYR_FUNCTION void add_weight_gradients(const Task<T>& t, Index h) {
   double bias = 0, rate = 0;
   for (Index b = 0; b < t.s.batch; ++b) bias += t.partial[2 * b * t.s.num_heads + h], rate += t.partial[(2 * b + 1) * t.s.num_heads + h];
-  if (dw.dt_bias.data()) dw.dt_bias.data()[h] += Acc<T>(bias);
-  if (dw.a_log.data()) dw.a_log.data()[h] += Acc<T>(rate);
+  if (t.d_dt_bias) t.d_dt_bias[h] += Acc<T>(bias);
+  if (t.d_a_log) t.d_a_log[h] += Acc<T>(rate);
 }
 
 // Scratch of a call on a GPU, where each group of each sequence has its own.
@@ -568,7 +569,7 @@ namespace backend {
 template <class T>
 void gated_delta(Device&, const delta::Task<T>&);
 template <class T>
-void gated_delta_backward(Device&, const delta::Task<T>&, const DeltaWeightGradient<Acc<T>>&);
+void gated_delta_backward(Device&, const delta::Task<T>&);
 }  // namespace backend
 
 namespace delta {
@@ -628,16 +629,16 @@ void gated_delta_backward(Device& dev, const DeltaShape& s, const DeltaInput<T>&
   t.states = const_cast<A*>(states.data()), t.dy = dy.data(), t.initial = dlast.data();
   t.has_states = true, t.has_initial = dlast.extent(0) > 0, t.has_inputs = d_in.q.rows > 0;
   t.dq = d_in.q, t.dk = d_in.k, t.dv = d_in.v, t.db = d_in.b, t.da = d_in.a;
+  t.d_dt_bias = dw.dt_bias.data(), t.d_a_log = dw.a_log.data();
   t.dstate = dinitial.extent(0) > 0 ? dinitial.data() : dev.scratch.tensor<A>(s.batch, s.state_elements()).data();
   t.partial = dev.scratch.tensor<double>(s.batch, 2 * s.num_heads).data();
   planned_for_gpu(
-      dev, [&](Arena& scratch) { delta::GroupScratch<A>(scratch, s, true); },
-      [&](Device& device) { backend::gated_delta_backward<T>(device, t, dw); });
+      dev, [&](Arena& scratch) { delta::GroupScratch<A>(scratch, s, true); }, [&](Device& device) { backend::gated_delta_backward<T>(device, t); });
 }
 
 // Explicit instantiations in the namespace backend, as in kernels/base/instances.hpp.
 #define GYR_GATED_DELTA(T)                                      \
   template void gated_delta<T>(Device&, const delta::Task<T>&); \
-  template void gated_delta_backward<T>(Device&, const delta::Task<T>&, const DeltaWeightGradient<Acc<T>>&);
+  template void gated_delta_backward<T>(Device&, const delta::Task<T>&);
 
 }  // namespace gyr
