@@ -246,10 +246,10 @@ void add_data(Command& app, Action& action) {
                 "Token classification examples {\"tokens\": [...], \"tags\": [...]} for train.objective tag, or with \"text\" split at white space, "
                 "with a class or null for each word: the class names or their number")
       ->excludes(classes);
-  b->add_flag(
-      "--pairs", a->pairs,
-      "Preference pairs {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...} for train.objective preference: two documents each, of prompt and "
-      "response; only the response is a target of the loss. The prompt is optional");
+  b->add_flag("--pairs", a->pairs,
+              "Preference pairs {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...} for train.objective preference or reward: two documents each, "
+              "of prompt "
+              "and response; only the response is a target of the loss. The prompt is optional");
   b->add_option("--source", a->source,
                 "Pairs for train.objective seq2seq: JSON key of the encoder input, with --key as key of the target text; a.b is key b of the object "
                 "a. Two documents each, encoded like prompts; only the second is a target of the loss");

@@ -62,14 +62,22 @@ std::string describe_new_head(const std::filesystem::path& path, const ModelConf
                      names_of(heads.left));
 }
 
+namespace {
+
+std::string classes_text(const Objective& objective) {
+  return objective.classes().empty() ? "" : fmt::format(" ({} classes)", objective.classes().size());
+}
+
+}  // namespace
+
 void require_same_head(const std::filesystem::path& path, const ModelConfig& model) {
   const std::shared_ptr<const Objective> kept = defaults_of(path).model.objective;
   const Objective &stored = *kept, &wanted = *model.objective;
   require(
       keeps_head(stored, wanted), Exit::config,
-      "{}: its head is of train.objective = {} ({} classes), but the deck's of {} ({}); train.init_head=new reads the trunk, and initialises the new "
-      "parts of the head",
-      path.string(), stored.name(), stored.classes().size(), wanted.name(), wanted.classes().size());
+      "{}: its head is of train.objective = {}{}, but the deck's of {}{}; train.init_head=new reads the trunk, and initialises the new parts of the "
+      "head",
+      path.string(), stored.name(), classes_text(stored), wanted.name(), classes_text(wanted));
 }
 
 std::unique_ptr<WeightSource> open_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head, std::uint64_t seed) {

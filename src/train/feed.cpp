@@ -193,7 +193,13 @@ std::string doubtful_epochs(const RunConfig& run, const Dataset& training) {
 
 std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) {
   std::vector<std::string> lines{epoch_text(run, data.training)};
-  for (const FurtherModel& m : run.models) lines.push_back(fmt::format("models.{}: frozen, from {}, on ranks {}", m.name, m.init_from, m.ranks));
+  for (const FurtherModel& m : run.models) {
+    lines.push_back(fmt::format("models.{}: frozen, from {}, on ranks {}", m.name, m.init_from, m.ranks));
+    std::error_code no;
+    for (const std::string& prefix : run.data.prefixes)
+      if (std::filesystem::exists(references_path(prefix), no))
+        lines.push_back(fmt::format("{} is not read: models.{} scores the texts", references_path(prefix).string(), m.name));
+  }
   const auto warn = [&](const std::string& warning) {
     if (!warning.empty()) lines.push_back("warning: " + warning);
   };

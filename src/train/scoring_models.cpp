@@ -22,8 +22,14 @@ std::vector<PlannedModel> planned_models(const RunConfig& run, int rank, int ran
   std::vector<PlannedModel> planned;
   for (PlacedModel& placed : placed_models(run, ranks)) {
     PlannedModel& p = planned.emplace_back(PlannedModel{std::move(placed), {}});
-    if (const std::optional<int> here = p.placed.mesh.index_of(rank))
+    const std::optional<int> here = p.placed.mesh.index_of(rank);
+    if (!here) continue;
+    try {
       p.capacity = predicted_capacity(scoring_config(p.placed), p.placed.layout, p.placed.layout.position_of(*here), beat);
+    } catch (const Error& error) {
+      if (error.code != Exit::config) throw;
+      fail(error.code, "models.{}: {}", p.placed.use.name, error.what());
+    }
   }
   return planned;
 }
