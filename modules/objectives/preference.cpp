@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Objective preference: direct preference optimization (DPO, paired_loss.hpp). A pair is two consecutive texts of the
-// data, the chosen one first. Its reference is the log-probability under a reference model, stored with the data.
+// Objective preference: direct preference optimization (DPO, paired_loss.hpp). A pair is two consecutive texts, the chosen one first.
 #include <cmath>
 
 #include "modules/objectives/objective.hpp"
@@ -49,8 +48,7 @@ class Preference final : public Objective {
   std::vector<std::string> metrics() const override { return {"preference_loss", "accuracy", "margin"}; }
   Index most_pairs(Index seq_length) const override { return std::max<Index>(1, (seq_length + 1) / 4); }  // a pair has 4 tokens or more
   std::vector<NamedField> fields(const ModelConfig&, Index seq_length) const override { return pair_fields(most_pairs(seq_length)); }
-  // With a scale of 1 and no reference, the reward of a text is its log-probability.
-  std::vector<ScoringModel> scoring_models() const override { return {{"reference", preference(1), reference_of_text}}; }
+  std::vector<ScoringModel> scoring_models() const override { return {{"reference", preference(1), reference_of_text}}; }  // log-probabilities
   std::vector<LossSum> losses() const override { return {{label_of_pair}}; }
   std::unique_ptr<Head> head(const ModelConfig& c, Parameter* table, Parameters& parameters) const override {
     Output output = output_of_tokens(c, table);

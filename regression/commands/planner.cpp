@@ -475,7 +475,7 @@ TEST(planner, reports_state_steps_grid_and_units) {
     EXPECT_TRUE(std::regex_search(text, std::regex(pattern))) << pattern << "\n" << text;
   };
   const std::string plan = planned({"--tokens", "1e12"});
-  expect(plan, "days for 1\\.00 T tokens in 7629395 steps at this rate ± ");
+  expect(plan, "days for 1\\.00 T tokens \\([0-9]+ per parameter\\) in 7629395 steps at this rate ± ");
   expect(plan, "category +MiB +content");
   expect(plan, "[KM]iB per call +[KM]iB in total");
   expect(plan, "Kernels of a step on rank [0-9]+ \\(stage 0, tensor rank [0-9]+\\), which computes most");
@@ -484,7 +484,7 @@ TEST(planner, reports_state_steps_grid_and_units) {
   expect(planned({"parallel.pipeline=2"}), "least bubble +[0-9.]+ % of a step if all stages take equally long");
   const std::string longer = planned({"train.seq_length=16384", "activation.recompute=full"});
   EXPECT_EQ(longer.find("±"), std::string::npos) << longer;
-  expect(longer, "error bar +none: not judged on sequences of more than 8192 tokens");
+  expect(longer, "error bar +none: not judged on sequences of more than 4096 tokens");
   const Folder folder;
   put_contents(folder / "dark.yaml", std::regex_replace(contents(clusters + "h100.yaml"), std::regex("\n  watts:[^\n]*"), ""));
   expect(run({"plan", deck, "--ranks", "8", "train.global_batch_size=64", "--cluster", folder / "dark.yaml"}).out,

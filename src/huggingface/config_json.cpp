@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/huggingface/config_json.hpp"
 
-#include "modules/objectives/objective.hpp"
+#include "modules/objectives/classes.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/family.hpp"
@@ -81,7 +81,10 @@ std::string write_config_json(const HuggingFaceConfig& c, const Family& family) 
   j["model_type"] = family.model_type;
   if (!c.dtype.empty()) j["dtype"] = c.dtype, j["torch_dtype"] = c.dtype;
   family.write(c, j);
-  if (family.values) j["id2label"] = {{"0", "LABEL_0"}}, j["label2id"] = {{"LABEL_0", 0}};
+  if (family.values) {
+    const std::string label = numbered_classes(1).front();
+    j["id2label"] = {{"0", label}}, j["label2id"] = {{label, 0}};
+  }
   if (c.model_type == family.model_type)
     for (const auto& [key, text] : c.carried) j[key] = nlohmann::ordered_json::parse(text);
   if (c.blocks && family.blocks) j[quantization_key] = written_blocks();

@@ -267,6 +267,7 @@ void shrink_sequences(RunConfig& run, const Layout& layout) {
       const Index c = smallest(3, block + 1, [&](Index n) { return chunk_divisibility(layout, l, n) == chunks; });
       if (chunk_divisibility(layout, l, c) != chunks) continue;
       const Index w = smallest(1, window, [&](Index n) { return window_divisibility(layout, l, n) == windows; });
+      if (window_divisibility(layout, l, w) != windows) continue;
       length = l, batch = b, chunk = c, window = w;
       return;
     }

@@ -70,7 +70,7 @@ class RewardHead final : public Head {
 
 class Reward final : public Objective {
  public:
-  const char* name() const override { return "reward"; }
+  const char* name() const override { return "last_row"; }
   Labelled label(const SampleView& s) const override {
     Labelled l{{s.tokens.begin(), s.tokens.end() - 1}, std::vector<Token>(s.tokens.size() - 1, ignored_label)};
     l.labels.back() = Token(s.number % 2);
@@ -80,7 +80,7 @@ class Reward final : public Objective {
   double flops(const ModelConfig& c) const override { return 2.0 * double(c.hidden_size); }
 };
 
-const RegisteredObjective here({"reward", "scalar reward of each sequence (test only)",
+const RegisteredObjective here({"last_row", "scalar reward of each sequence (test only)",
                                 [](Section&, const ModelConfig&, const Objective&) -> std::shared_ptr<const Objective> {
                                   return std::make_shared<Reward>();
                                 }});
@@ -102,7 +102,7 @@ EngineConfig rewarded(const Case& c) {
   EngineConfig e;
   e.model = c.model;
   e.model.tie_word_embeddings = false;
-  Deck deck = Deck::parse("train: {objective: reward}", "run.yaml");
+  Deck deck = Deck::parse("train: {objective: last_row}", "run.yaml");
   e.model.objective = read_run_config(deck).model.objective;
   e.micro_batch_size = c.batch, e.seq_length = c.seq_length;
   return e;
