@@ -113,22 +113,39 @@ struct BlockTeam {
 };
 
 template <class T>
+GYR_DEVICE Matrix<T> on_device(const Matrix<T>& x) {
+  return {resolved(x.data), x.rows, x.columns, x.stride};
+}
+
+// The task with the addresses at which a kernel finds its tensors. The emulation keeps device memory apart.
+template <class T>
+GYR_DEVICE delta::Task<T> on_device(delta::Task<T> t) {
+  t.q = on_device(t.q), t.k = on_device(t.k), t.v = on_device(t.v), t.b = on_device(t.b), t.a = on_device(t.a);
+  t.dq = on_device(t.dq), t.dk = on_device(t.dk), t.dv = on_device(t.dv), t.db = on_device(t.db), t.da = on_device(t.da);
+  t.dt_bias = resolved(t.dt_bias), t.a_log = resolved(t.a_log), t.positions = resolved(t.positions);
+  t.initial = resolved(t.initial), t.y = resolved(t.y), t.states = resolved(t.states), t.last = resolved(t.last), t.dy = resolved(t.dy);
+  t.dstate = resolved(t.dstate), t.partial = resolved(t.partial), t.d_dt_bias = resolved(t.d_dt_bias), t.d_a_log = resolved(t.d_a_log);
+  return t;
+}
+
+template <class T>
 GYR_KERNEL_OF(threads, 1)
 gated_delta_kernel(delta::Task<T> t, Matrix<Acc<T>> memory, Matrix<double> wide) {
   const Index b = block_index() / t.s.num_groups, g = block_index() % t.s.num_groups;
-  delta::group_forward(BlockTeam(), t, b, g, memory.row(block_index()), wide.row(block_index()));
+  delta::group_forward(BlockTeam(), on_device(t), b, g, on_device(memory).row(block_index()), on_device(wide).row(block_index()));
 }
 
 template <class T>
 GYR_KERNEL_OF(threads, 1)
 gated_delta_backward_kernel(delta::Task<T> t, Matrix<Acc<T>> memory, Matrix<double> wide) {
   const Index b = block_index() / t.s.num_groups, g = block_index() % t.s.num_groups;
-  delta::group_backward(BlockTeam(), t, b, g, memory.row(block_index()), wide.row(block_index()));
+  delta::group_backward(BlockTeam(), on_device(t), b, g, on_device(memory).row(block_index()), on_device(wide).row(block_index()));
 }
 
 template <class T>
 GYR_KERNEL weight_gradients_kernel(delta::Task<T> t) {
-  for (Index h = thread_index(); h < t.s.num_heads; h += block_threads()) delta::add_weight_gradients(t, h);
+  const delta::Task<T> here = on_device(t);
+  for (Index h = thread_index(); h < t.s.num_heads; h += block_threads()) delta::add_weight_gradients(here, h);
 }
 
 template <class A>

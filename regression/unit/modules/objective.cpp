@@ -179,7 +179,7 @@ TEST(objective, deck_selects_a_registered_objective) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code, Exit::config);
     for (const char* part :
-         {"run.yaml:1", "train.objective = next_tokens", "allowed: classify | mlm | mtp | next_token", "did you mean `next_token`?"})
+         {"run.yaml:1", "train.objective = next_tokens", "allowed: classify | last_row | mlm | mtp | next_token", "did you mean `next_token`?"})
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
   }
 }

@@ -125,7 +125,8 @@ TEST(reward, training_separates_the_texts) {
   double loss = before;
   for (int step = 1; step <= 40; ++step) loss = rig.engine.train(source, 1, step, 3e-3).loss;
   EXPECT_LT(loss, 0.3 * before);
-  for (const double margin : rig.engine.scores(source, 1).at(0).margins) EXPECT_GT(margin, 0);
+  const Scores scores = rig.engine.scores(source, 1);
+  for (const double margin : scores.at(0).margins) EXPECT_GT(margin, 0);
 }
 
 }  // namespace
