@@ -21,7 +21,7 @@ using ModelChains = std::vector<ModelChain>;
 ModelChains embedding_chains(const ModelConfig&);
 // Chain of the relative position bias table NAME, which layers read by heads; empty if the model has none.
 ModelChains relative_bias_chains(const ModelConfig&, const std::string& name);
-ModelChains head_chains(const ModelConfig&);                          // chains of the output head for tokens or classes
+ModelChains head_chains(const ModelConfig&);                          // chains of the output head for tokens or classes; none for a scalar head
 ModelChains mtp_chains(const ModelConfig&, const std::string& name);  // module of multi-token prediction (MTP), without its layers
 Operator norm_operator(const ModelConfig&, const std::string& name);
 // A residual block: the branches, the norms before and after them with these names, and the residual sum.

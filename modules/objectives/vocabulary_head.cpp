@@ -66,6 +66,7 @@ ModelChain head_chain(const ModelConfig& c, const Output& output) {
 }  // namespace
 
 ModelChains head_chains(const ModelConfig& c) {
+  if (c.objective->gives_values()) return {};  // one rank computes the only column
   ModelChains chains{head_chain(c, c.objective->classes().empty() ? output_of_tokens(c, nullptr) : output_of_classes(*c.objective, c))};
   if (c.norm_placement != NormPlacement::after) chains[0].operators.insert(chains[0].operators.begin(), norm_operator(c, "model.final_layernorm"));
   if (c.objective->predicts_sentence_order()) chains.push_back(head_chain(c, output_of_order));
