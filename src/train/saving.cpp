@@ -52,7 +52,8 @@ void Saving::record(const BestCheckpoint& best) {
     const CheckpointConfig& c = parts_.run.checkpoint;
     const std::filesystem::path folder = checkpoints_of(parts_.run);
     write_best(folder, best);
-    for (const std::string& note : prune(folder, best.step, {int(c.keep), c.keep_every}))
+    if (run_.empty()) return;  // the next save removes it
+    for (const std::string& note : prune(folder, best.step, {int(c.keep), c.keep_every}, run_))
       if (log_) log_->print_line(note);
   });
 }
@@ -61,6 +62,7 @@ void Saving::save(const CheckpointHeader& at) {
   parts_.watch.progress_record().phase("save");
   require_folder();  // a save would create a deleted folder again
   if (step_actions_.checks_replicas_to_save(at.step)) parts_.engine.check_replicas(at.step);
+  run_ = at.run;
   take([&] { return saver_.save(at); });
   last_ = at.step;
 }

@@ -43,6 +43,7 @@ class Saving {
   double lowest_;                         // lowest validation loss so far, of saves that are not committed yet, too
   std::map<Index, double> improvements_;  // losses of such saves by step
   std::optional<BestCheckpoint> best_;
+  std::string run_;  // id of the run, whose checkpoints may be removed; empty before the first save, and on other ranks than the first
   std::optional<double> longest_;
 };
 
