@@ -14,7 +14,6 @@ namespace gyr {
 EngineConfig scoring_config(const PlacedModel& placed) {
   EngineConfig config = engine_config(placed.run, placed.layout);
   config.training = false;
-  config.micros = int(placed.run.largest_batch() / (placed.layout.size(Axis::data) * config.micro_batch_size));
   return config;
 }
 
@@ -91,7 +90,9 @@ std::vector<double> ScoringModels::scores_of(const PlacedModel& model, Held* hel
     const EngineConfig& config = held->engine.config();
     const MicroBatches read = feed(source, samples.first, config, held->grid);
     const int micros = int(samples.size() / (held->grid.layout().size(Axis::data) * config.micro_batch_size));
+    dev.fence();  // the models use the same working memory, in streams of their own
     const Scores found = held->engine.scores(read, micros);
+    held->engine.device().fence();
     for (int i = 0; i < micros && held->grid.tensor().rank() == 0; ++i) {
       const std::vector<double>& of_texts = found[std::size_t(i)].of_texts;  // empty on ranks that do not have them
       std::copy(of_texts.begin(), of_texts.end(), scores.begin() + first_sample(config.micro_batch_size, i, held->grid) * per_sample);
