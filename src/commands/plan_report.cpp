@@ -180,8 +180,8 @@ std::string further_text(const FurtherPlan& f) {
   const auto by_weights = [](const RankPlan& a, const RankPlan& b) { return a.capacity.weights < b.capacity.weights; };
   const PlacedModel& placed = f.placed;
   return fmt::format(
-      "{}, {} on rank{} {} = {}; up to {} of weights on a rank; scores the step with up to {} on a rank, and all-reduces {}; predicted times are "
-      "without it",
+      "{}, {} on rank{} {} = {}; up to {} of weights on a rank; scores the step with up to {} on a rank; its scores are {} on every rank; "
+      "predicted step times do not include this model",
       metric_text(double(parameter_count(placed.run.model)), "parameters"), placed.run.train.precision, placed.mesh.size() > 1 ? "s" : "",
       placed.mesh.text(), placed.layout.text(), size_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_weights)->capacity.weights),
       flop_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_flops)->flops),

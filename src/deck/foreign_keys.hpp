@@ -60,6 +60,9 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"z_loss_coef z_loss_weight", "train.z_loss", ""},
     {"mlm_probability", "train.mlm.share", ""},
     {"dpo_beta", "train.preference.beta", ""},
+    {"ref_model reference_model ref_model_path ref_model_name_or_path", "models.NAME.init_from",
+     "write models.NAME.init_from=DIR, where NAME is reference"},
+    {"center_rewards_coefficient", "train.reward.center", ""},
     {"num_nextn_predict_layers mtp_num_layers", "train.mtp.depths", "it is called train.mtp.depths here, and applies with train.objective=mtp"},
     {"mtp_loss_scaling_factor", "train.mtp.weight", "it is called train.mtp.weight here, and applies with train.objective=mtp"},
     // Optimizer.
