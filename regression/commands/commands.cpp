@@ -62,7 +62,7 @@ const Help helps[] = {
     {{"data", "info"}, {"--help"}},
     {{"data", "build"}, {"--help",       "--tokenizer",    "--documents",    "--separator", "--key",         "--skip-invalid", "--template",
                          "--prompt-key", "--response-key", "--messages-key", "--role-key",  "--content-key", "--assistant",    "--classes",
-                         "--tags",       "--pairs",        "--source",       "--no-end",    "--special",     "--overwrite"}},
+                         "--tags",       "--pairs",        "--prompts",      "--source",    "--no-end",      "--special",      "--overwrite"}},
 };
 
 // Names of the options that a help text describes.

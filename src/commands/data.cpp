@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon data build TEXT... PREFIX: tokenizes text into PREFIX.bin and PREFIX.idx, with a loss mask for prompts with
-// responses and for pairs, and with labels for classification examples. Under mpiexec the ranks share the work.
+// responses and for pairs, with labels for classification examples, and with fields for prompts of reinforcement
+// learning. Under mpiexec the ranks share the work.
 // gyrfalcon data info PREFIX: summarises and checks token files.
 #include <chrono>
 #include <cstdio>
@@ -21,6 +22,7 @@
 #include "src/data/builder.hpp"
 #include "src/data/corpus_advice.hpp"
 #include "src/data/corpus_summary.hpp"
+#include "src/data/prompts.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/parallel/grid.hpp"
 #include "src/report/build_facts.hpp"
@@ -36,7 +38,7 @@ struct BuildArguments {
   DocumentsOption documents;
   ConversationOption conversation;
   std::string classes, tags, source;
-  bool pairs = false, no_end = false, special = false, overwrite = false;
+  bool pairs = false, prompts = false, no_end = false, special = false, overwrite = false;
 
   // True if each text is a sample of its own and is encoded like a prompt.
   bool complete() const { return labelled() || !source.empty(); }
@@ -60,6 +62,31 @@ std::shared_ptr<const LabelledFormat> labelled_of(const BuildArguments& a) {
   return std::make_shared<LabelledFormat>(LabelledFormat{std::move(names), !a.tags.empty()});
 }
 
+// Sets the rule of JSON lines, which `option` reads.
+void set_json_lines(DocumentFormat& format, const BuildArguments& a, const char* option) {
+  using Rule = DocumentFormat::Rule;
+  require(format.rule == Rule::automatic || format.rule == Rule::json_lines, Exit::usage, "{} reads JSON lines, not --documents {}", option,
+          a.documents.rule);
+  require(a.documents.separator.empty(), Exit::usage, "--separator does not apply to the JSON lines of {}", option);
+  format.rule = Rule::json_lines;
+}
+
+// `tokenizer`: null if none is given, so that all prompts must be token ids.
+DocumentFormat prompts_format(const BuildArguments& a, const Tokenizer* tokenizer, std::time_t now) {
+  for (const auto& [option, given] : {std::pair("--pairs", a.pairs), std::pair("--classes", !a.classes.empty()), std::pair("--tags", !a.tags.empty()),
+                                      std::pair("--source", !a.source.empty()), std::pair("--special", a.special), std::pair("--no-end", a.no_end)})
+    require(!given, Exit::usage, "--prompts cannot be combined with {}{}", option, a.no_end ? ", because no end token is appended to a prompt" : "");
+  require(tokenizer || a.conversation.text().empty(), Exit::usage, "--template formats texts, which need --tokenizer FILE");
+  DocumentFormat format = a.documents.format();
+  set_json_lines(format, a, "--prompts");
+  auto prompts = std::make_shared<PromptFormat>();
+  prompts->tokenizer = tokenizer;
+  if (tokenizer) prompts->chat = a.conversation.format(*tokenizer, now);
+  if (a.documents.key != DocumentsOption().key) prompts->key = a.documents.key;
+  format.prompts = std::move(prompts);
+  return format;
+}
+
 DocumentFormat format_of(const BuildArguments& a, const Tokenizer& tokenizer, std::time_t now) {
   DocumentFormat format = a.documents.format();
   format.conversation = a.conversation.format(tokenizer, now);
@@ -77,18 +104,18 @@ DocumentFormat format_of(const BuildArguments& a, const Tokenizer& tokenizer, st
                              : a.tags.empty()      ? "--classes"
                                                    : "--tags";
   require(!format.conversation || !format.labelled, Exit::usage, "--template cannot be combined with --classes or --tags");
-  using Rule = DocumentFormat::Rule;
-  require(format.rule == Rule::automatic || format.rule == Rule::json_lines, Exit::usage, "{} reads JSON lines, not --documents {}", option,
-          a.documents.rule);
-  require(a.documents.separator.empty(), Exit::usage, "--separator does not apply to the JSON lines of {}", option);
-  format.rule = Rule::json_lines;
+  set_json_lines(format, a, option);
   return format;
 }
 
+// Format of the conversations or prompts; null: the text has no template.
+const ConversationFormat* chat_of(const DocumentFormat& format) { return format.prompts ? format.prompts->chat.get() : format.conversation.get(); }
+
 // Prints the special tokens of the template that the tokenizer does not have.
 void print_unknown_marks(const DocumentFormat& format, const std::string& tokenizer) {
-  if (!format.conversation) return;
-  for (const std::string& mark : format.conversation->text.unknown_marks())
+  const ConversationFormat* const chat = chat_of(format);
+  if (!chat) return;
+  for (const std::string& mark : chat->text.unknown_marks())
     std::printf("%s in the template is not a special token of %s: it is encoded as text\n", printable(mark).c_str(), printable(tokenizer).c_str());
 }
 
@@ -116,6 +143,7 @@ void print_report(const BuildReport& report, const DocumentFormat& format, const
                 100.0 * double(report.learned) / double(report.tokens));
   if (const JinjaChat* chat = format.conversation ? format.conversation->text.jinja() : nullptr)
     std::printf("%s_mask.bin: targets are %s\n", prefix.c_str(), mask_source(*chat));
+  if (format.prompts) std::printf("%s: the other keys of each prompt\n", fields_path(prefix).c_str());
   if (report.labelled > 0) std::printf("%s_labels.bin: %s\n", prefix.c_str(), counted(report.labelled, "label").c_str());
   if (report.skipped_lines > 0) std::printf("invalid lines that were skipped: %ld\n", long(report.skipped_lines));
 }
@@ -125,6 +153,7 @@ constexpr const char* settings_of_examples = "data.order=documents data.document
 
 // Prints warnings about the corpus, and for plain text, prompts and messages the deck settings that suit it.
 void print_advice(const BuildReport& report, const BuildOptions& options, const std::string& tokenizer) {
+  if (options.format.prompts) return;
   using Rule = DocumentFormat::Rule;
   const auto has_objects = [](const auto& path) { return path.string().find(".jsonl") != std::string::npos || path.extension() == ".ndjson"; };
   const bool plain = options.format.rule != Rule::json_lines &&
@@ -158,7 +187,7 @@ std::vector<std::pair<std::string, std::string>> given_options(const BuildArgume
   add("--documents", a.documents.rule, "auto"), add("--separator", a.documents.separator), add("--key", a.documents.key, "text");
   add("--classes", a.classes), add("--tags", a.tags), add("--source", a.source), add("--template", a.conversation.text());
   for (const auto& [name, set] : {std::pair("--skip-invalid", a.documents.skip_invalid), std::pair("--pairs", a.pairs),
-                                  std::pair("--no-end", a.no_end), std::pair("--special", a.special)})
+                                  std::pair("--prompts", a.prompts), std::pair("--no-end", a.no_end), std::pair("--special", a.special)})
     if (set) given.emplace_back(name, "");
   return given;
 }
@@ -172,30 +201,47 @@ void require_prefix(const std::vector<std::string>& words) {
           "data build: {}: is a pattern of text files, not a PREFIX; give the PREFIX to write after the text files", last);
 }
 
+// Sets the options for the tokens around documents, which prompts do not have.
+void set_special_tokens(BuildOptions& options, const BuildArguments& a, const Tokenizer& tokenizer) {
+  options.complete = (a.special || !a.source.empty()) && !a.labelled();
+  require(!a.special || !tokenizer.vocabulary().templates.empty(), Exit::usage, "--special: the post-processor of {} adds no tokens", a.tokenizer);
+  require(!a.special || !options.format.conversation, Exit::usage,
+          "--special cannot be combined with --template, which defines the tokens around turns");
+  require(!a.special || !options.format.pairs, Exit::usage, "--special cannot be combined with --pairs");
+  if (a.no_end || a.special || (a.complete() && !tokenizer.vocabulary().templates.empty())) return;
+  options.eod = tokenizer.eod();
+  require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to append none", a.tokenizer);
+}
+
+// `tokenizer`: null if none is given, for prompts of token ids.
+BuildOptions options_of(const BuildArguments& a, const Tokenizer* tokenizer, const Runtime& runtime) {
+  BuildOptions options;
+  options.inputs = files_named({a.files.begin(), a.files.end() - 1});
+  options.prefix = a.files.back();
+  require(options.prefix.has_filename(), Exit::usage, "'{}' is not a PREFIX of file names; give for example {}", a.files.back(),
+          (options.prefix / "text").string());
+  const std::time_t now = runtime.shared_time();
+  options.format = a.prompts ? prompts_format(a, tokenizer, now) : format_of(a, *tokenizer, now);
+  options.overwrite = a.overwrite;
+  options.tokenizer = runtime.rank() == 0 && tokenizer ? mark_of(a.tokenizer) : TokenizerMark();
+  options.tokenizer->tokens = tokenizer ? tokenizer->size() : 0;
+  options.program = "gyrfalcon " + version(), options.given_options = given_options(a);
+  if (!a.prompts) set_special_tokens(options, a, *tokenizer);
+  return options;
+}
+
+BuildReport build_corpus(const Tokenizer* tokenizer, const BuildOptions& options, const BuildTeam& team,
+                         const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  return options.format.prompts ? build_prompts(options, team, progress) : gyr::build_corpus(*tokenizer, options, team, progress);
+}
+
 int build(const BuildArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
-        const Tokenizer tokenizer = encoding_tokenizer(a.tokenizer, runtime.rank() == 0);
-        BuildOptions options;
-        options.inputs = files_named({a.files.begin(), a.files.end() - 1});
-        options.prefix = a.files.back();
-        require(options.prefix.has_filename(), Exit::usage, "'{}' is not a PREFIX of file names; give for example {}", a.files.back(),
-                (options.prefix / "text").string());
-        options.format = format_of(a, tokenizer, runtime.shared_time());
-        options.overwrite = a.overwrite;
-        options.tokenizer = runtime.rank() == 0 ? mark_of(a.tokenizer) : TokenizerMark();
-        options.tokenizer->tokens = tokenizer.size();
-        options.program = "gyrfalcon " + version(), options.given_options = given_options(a);
-        options.complete = (a.special || !a.source.empty()) && !a.labelled();
-        require(!a.special || !tokenizer.vocabulary().templates.empty(), Exit::usage, "--special: the post-processor of {} adds no tokens",
-                a.tokenizer);
-        require(!a.special || !options.format.conversation, Exit::usage,
-                "--special cannot be combined with --template, which defines the tokens around turns");
-        require(!a.special || !options.format.pairs, Exit::usage, "--special cannot be combined with --pairs");
-        if (!a.no_end && !a.special && (!a.complete() || tokenizer.vocabulary().templates.empty())) {
-          options.eod = tokenizer.eod();
-          require(options.eod.has_value(), Exit::data, "{} has no end-of-document token; give --no-end to append none", a.tokenizer);
-        }
+        std::optional<Tokenizer> read;
+        if (!a.tokenizer.empty()) read = encoding_tokenizer(a.tokenizer, runtime.rank() == 0);
+        const Tokenizer* const tokenizer = read ? &*read : nullptr;
+        const BuildOptions options = options_of(a, tokenizer, runtime);
         Grid grid(grid_layout(runtime.ranks(), 1, 1, {{0, 1}}), runtime.world(), wait_policy_of(runtime.world()));
         BuildTeam team;
         team.rank = runtime.rank(), team.size = runtime.ranks();
@@ -216,7 +262,8 @@ int build(const BuildArguments& a) {
           if (!shown) shown.emplace(stdout, "tokenized", total * team.size);
           shown->reach(done * team.size);
         };
-        const BuildReport report = runtime.rank() == 0 ? build_corpus(tokenizer, options, team, progress) : build_corpus(tokenizer, options, team);
+        const BuildReport report =
+            runtime.rank() == 0 ? build_corpus(tokenizer, options, team, progress) : build_corpus(tokenizer, options, team, {});
         shown.reset();
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         if (runtime.rank() != 0) return;
@@ -236,7 +283,7 @@ void add_data(Command& app, Action& action) {
   b->add_option("files", a->files, "Text or JSONL files, also as .gz or .zst, or patterns such as 'shards/*.jsonl.zst'; then the PREFIX to write")
       ->required()
       ->words(1);
-  b->add_option("--tokenizer", a->tokenizer, "tokenizer.json")->required();
+  b->add_option("--tokenizer", a->tokenizer, "tokenizer.json; required, except for --prompts of token ids");
   a->conversation.add(*b, a->documents.add(*b));
   Option* const classes =
       b->add_option("--classes", a->classes,
@@ -250,6 +297,10 @@ void add_data(Command& app, Action& action) {
               "Preference pairs {\"prompt\": ..., \"chosen\": ..., \"rejected\": ...} for train.objective preference or reward: two documents each, "
               "of prompt "
               "and response; only the response is a target of the loss. The prompt is optional");
+  b->add_flag("--prompts", a->prompts,
+              "Prompts {\"prompt\": ...} or, with --template, {\"messages\": [...]} for reinforcement learning. They are encoded like those of "
+              "generate, up to the begin of the answer; a prompt may also be a list of token ids. The other keys of a line are fields that rewards "
+              "read (PREFIX_fields.jsonl)");
   b->add_option("--source", a->source,
                 "Pairs for train.objective seq2seq: JSON key of the encoder input, with --key as key of the target text; a.b is key b of the object "
                 "a. Two documents each, encoded like prompts; only the second is a target of the loss");
@@ -258,8 +309,10 @@ void add_data(Command& app, Action& action) {
               "Put the tokens of the tokenizer's post-processor around every document ([CLS] ... [SEP]), in place of the end-of-document token; "
               "classification examples and pairs of --source always have them");
   b->add_flag("--overwrite", a->overwrite, "Replace existing files");
-  b->callback([a, &action] {
+  b->callback([a, b, &action] {
     require_prefix(a->files);
+    require(a->prompts || !a->tokenizer.empty(), Exit::usage, "--tokenizer is required: write `gyrfalcon data build FILES PREFIX --tokenizer FILE`");
+    require(!a->prompts || !b->given("--response-key"), Exit::usage, "--response-key does not apply to --prompts, which have no response");
     action = [a] { return build(*a); };
   });
 

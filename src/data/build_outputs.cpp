@@ -5,6 +5,7 @@
 #include "src/data/class_labels.hpp"
 #include "src/data/fingerprint.hpp"
 #include "src/data/loss_mask.hpp"
+#include "src/data/prompts.hpp"
 #include "src/data/token_file.hpp"
 
 namespace gyr {
@@ -15,7 +16,7 @@ std::vector<fs::path> outputs_of(const fs::path& prefix) {
   std::vector<fs::path> files;
   for (const auto& part : {prefix, mask_prefix(prefix), labels_prefix(prefix)})
     for (const auto& path : {index_path(part), tokens_path(part)}) files.push_back(path);
-  files.push_back(fingerprint_path(prefix));
+  files.push_back(fields_path(prefix)), files.push_back(fingerprint_path(prefix));
   return files;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tokenizes text files into a corpus. Each rank encodes its blocks into its own part file. Once the lengths of all
 // parts are known, each rank copies its part into the token file of rank 0 and writes its slice of the index. A loss
-// mask and labels are further pairs of files, written in the same way.
+// mask and labels are further pairs of files, written in the same way, and so are the fields of prompts.
 #include "src/data/builder.hpp"
 
 #include <algorithm>
@@ -13,10 +13,12 @@
 #include "kernels/base/error.hpp"
 #include "kernels/ops/cross_entropy.hpp"
 #include "src/base/output_file.hpp"
+#include "src/base/parted_file.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/data/build_outputs.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
+#include "src/data/prompts.hpp"
 #include "src/data/text_references.hpp"
 #include "src/data/token_writer.hpp"
 
@@ -79,10 +81,8 @@ Place place_of(const Part& part, const BuildTeam& team) {
 // One pair of token and index file in progress. This rank writes one part of it.
 class Output {
  public:
-  // Rank 0 writes directly into the temporary token file, because its part comes first. Every other rank writes a part
-  // file.
   Output(const std::filesystem::path& prefix, TokenType type, int rank)
-      : prefix_(prefix), type_(type), rank_(rank), part_path_(tokens_path(prefix)), tokens_(part_of(rank)) {}
+      : prefix_(prefix), type_(type), rank_(rank), tokens_(tokens_path(prefix), rank) {}
 
   void append(std::span<const std::int32_t> ids) {
     bytes_.clear();
@@ -94,28 +94,19 @@ class Output {
   void create_index() { index_.emplace(index_path(prefix_)); }
 
   void assemble(const Part& part, const Place& place) {
-    if (rank_ > 0) {
-      auto full = OutputFile::join(tokens_path(prefix_));
-      full.write_at(place.first_token * bytes_of(type_), MappedFile(OutputFile::temporary(part_path_)).text());
-      full.sync();
-    }
+    tokens_.assemble(place.first_token * bytes_of(type_));
     auto index = OutputFile::join(index_path(prefix_));
     write_index(index, part, place);
     index.sync();
   }
 
   void sync() {
-    tokens_.sync();
+    tokens_.file().sync();
     index_->sync();
   }
-  void commit() { commit_pair(prefix_, tokens_, *index_); }
+  void commit() { commit_pair(prefix_, tokens_.file(), *index_); }
 
  private:
-  const std::filesystem::path& part_of(int rank) {
-    if (rank > 0) part_path_ += ".part" + std::to_string(rank);
-    return part_path_;
-  }
-
   // Writes this rank's slice of the three index arrays (lengths, pointers, documents). Rank 0 adds the header and the
   // final entry.
   void write_index(const OutputFile& index, const Part& part, const Place& place) const {
@@ -143,15 +134,15 @@ class Output {
   std::filesystem::path prefix_;
   TokenType type_;
   int rank_;
-  std::filesystem::path part_path_;
-  OutputFile tokens_;
+  PartedFile tokens_;
   std::optional<OutputFile> index_;
   std::string bytes_;
 };
 
 class Builder {
  public:
-  Builder(const Tokenizer& tokenizer, const BuildOptions& options, const BuildTeam& team) : tokenizer_(tokenizer), options_(options), team_(team) {}
+  // `tokenizer`: null if all documents are token ids
+  Builder(const Tokenizer* tokenizer, const BuildOptions& options, const BuildTeam& team) : tokenizer_(tokenizer), options_(options), team_(team) {}
 
   BuildReport run(const std::function<void(std::int64_t, std::int64_t)>& progress) {
     team_.collective_check([&] { prepare(); });
@@ -164,7 +155,9 @@ class Builder {
           options_.inputs.size() == 1 ? options_.inputs.front().string() + " holds" : fmt::format("the {} input files hold", options_.inputs.size()));
       if (team_.rank == 0) each_output([](Output& output) { output.create_index(); });
     });
+    const std::int64_t first_field = bytes_of_earlier_fields();
     team_.collective_check([&] {
+      if (fields_) fields_->assemble(first_field);
       if (!part_.lengths.empty()) part_.lengths.back() = Part::checked(part_.lengths.back() + place.tail);
       each_output([&](Output& output) { output.assemble(part_, place); });
     });
@@ -179,6 +172,12 @@ class Builder {
   std::int64_t sum(std::int64_t mine) const {
     const auto all = team_.all_gather(mine);
     return std::accumulate(all.begin(), all.end(), std::int64_t(0));
+  }
+
+  // Size of the fields that earlier ranks have written.
+  std::int64_t bytes_of_earlier_fields() const {
+    const auto all = team_.all_gather(fields_ ? fields_->appended() : 0);
+    return std::accumulate(all.begin(), all.begin() + team_.rank, std::int64_t(0));
   }
 
   // Checksum of the content of all ranks, the same for any number of ranks.
@@ -226,15 +225,17 @@ class Builder {
     const auto description = fingerprint_path(options_.prefix);
     require(!std::filesystem::exists(description) || is_fingerprint(description), Exit::usage,
             "{}: exists and is not a fingerprint of token files, so it is not replaced; choose another PREFIX", description.string());
-    require(!options_.eod || (*options_.eod >= 0 && *options_.eod < tokenizer_.size()), Exit::config,
-            "end-of-document id {} is not in the vocabulary of {}", options_.eod.value_or(0), tokenizer_.size());
+    const std::int64_t vocab_size = tokenizer_ ? tokenizer_->size() : max_length;
+    require(!options_.eod || (*options_.eod >= 0 && *options_.eod < vocab_size), Exit::config, "end-of-document id {} is not in the vocabulary of {}",
+            options_.eod.value_or(0), vocab_size);
     std::int64_t blocks = 0;
     first_block_.assign(1, 0);
     for (const auto& path : options_.inputs) {
       blocks += DocumentFile(path, options_.format).blocks();
       first_block_.push_back(blocks);
     }
-    tokens_.emplace(options_.prefix, token_type_for(tokenizer_.size()), team_.rank);
+    tokens_.emplace(options_.prefix, token_type_for(vocab_size), team_.rank);
+    if (options_.format.prompts) fields_.emplace(fields_path(options_.prefix), team_.rank);
     if (options_.format.conversation || options_.format.pairs || !options_.format.source_key.empty())
       mask_.emplace(mask_prefix(options_.prefix), TokenType::u8, team_.rank);
     if (options_.format.labelled)
@@ -277,20 +278,21 @@ class Builder {
       if (from == first_block_[f]) part_.bytes += file.bytes();
     }
     each_output([](Output& output) { output.flush(); });
+    if (fields_) fields_->flush();
   }
 
   // Tags: the first token of each word has the word's class. Text classification: the first token of the text has the
   // class of the text.
   void encode(const LabelledText& example) {
     for (std::size_t w = 0; w < example.words.size(); ++w) {
-      if (w == 0) tokenizer_.encode(example.words[w], ids_);
-      else tokenizer_.encode(" " + example.words[w], ids_, Tokenizer::Specials::as_text, TextPosition::after_text);
+      if (w == 0) tokenizer_->encode(example.words[w], ids_);
+      else tokenizer_->encode(" " + example.words[w], ids_, Tokenizer::Specials::as_text, TextPosition::after_text);
       if (classes_.size() < ids_.size()) classes_.push_back(1 + std::max(example.classes[w], -1));
       classes_.resize(ids_.size(), 0);
     }
     const bool full = !options_.format.labelled->of_words;
     if (full) classes_.assign(ids_.size(), 0);
-    for (const Template& t : tokenizer_.vocabulary().templates) {
+    for (const Template& t : tokenizer_->vocabulary().templates) {
       ids_.insert(ids_.begin(), t.before.begin(), t.before.end()), ids_.insert(ids_.end(), t.after.begin(), t.after.end());
       classes_.insert(classes_.begin(), t.before.size(), 0), classes_.resize(ids_.size(), 0);
     }
@@ -300,25 +302,39 @@ class Builder {
   // Appends the special tokens that the tokenizer's post-processor puts before a document (`before`) or after it
   // (`after`).
   void add_template(std::vector<std::int32_t> Template::*side) {
-    const auto& templates = tokenizer_.vocabulary().templates;
+    const auto& templates = tokenizer_->vocabulary().templates;
     const auto add = [&](const Template& t) { ids_.insert(ids_.end(), (t.*side).begin(), (t.*side).end()); };
     if (side == &Template::before) std::for_each(templates.rbegin(), templates.rend(), add);
     else std::for_each(templates.begin(), templates.end(), add);
+  }
+
+  // Adds the tokens of a fragment, except those of labelled examples and prompts.
+  void encode(const Fragment& fragment) {
+    if (options_.complete && fragment.begins) add_template(&Template::before);
+    TextPosition position = fragment.begins ? TextPosition::begin : TextPosition::after_text;
+    tokenizer_->encode(fragment.text, ids_, Tokenizer::Specials::as_text, position);
+    if (options_.complete && fragment.ends) add_template(&Template::after);
+    marks_.resize(ids_.size(), fragment.learned);
+    for (const Utterance& utterance : fragment.utterances) {
+      gyr::encode(utterance, *tokenizer_, ids_, position);
+      marks_.resize(ids_.size(), utterance.learned);
+    }
+  }
+
+  // Adds the tokens of a prompt, and its fields.
+  void add(const PromptLine& prompt) {
+    ids_ = prompt.tokens;
+    const std::string line = prompt.fields + "\n";
+    fields_->append(line);
+    content_.add(checksum(line.data(), std::int64_t(line.size())));
   }
 
   void add(const Fragment& fragment) {
     ids_.clear();
     marks_.clear();
     classes_.clear();
-    if (options_.complete && fragment.begins) add_template(&Template::before);
-    TextPosition position = fragment.begins ? TextPosition::begin : TextPosition::after_text;
-    tokenizer_.encode(fragment.text, ids_, Tokenizer::Specials::as_text, position);
-    if (options_.complete && fragment.ends) add_template(&Template::after);
-    marks_.resize(ids_.size(), fragment.learned);
-    for (const Utterance& utterance : fragment.utterances) {
-      gyr::encode(utterance, tokenizer_, ids_, position);
-      marks_.resize(ids_.size(), utterance.learned);
-    }
+    if (fragment.prompt) add(*fragment.prompt);
+    else encode(fragment);
     if (fragment.labelled) encode(*fragment.labelled);
     marks_.resize(ids_.size(), fragment.learned);
     if (fragment.ends && options_.eod) {
@@ -343,14 +359,17 @@ class Builder {
     content_.add(fragment.begins);
   }
 
-  // All new bytes are on disk before any old file is removed. The mask and the labels are replaced while the corpus has
-  // no index, so that a mask is never combined with tokens of another build.
+  // All new bytes are on disk before any old file is removed. The mask, the labels and the fields are replaced while the
+  // corpus has no index, so that a mask is never combined with tokens of another build.
   void commit(const Place& place, std::uint64_t content) {
     each_output([](Output& output) { output.sync(); });
+    if (fields_) fields_->file().sync();
     auto described = fingerprint(place, content);
     remove_file(index_path(options_.prefix));
     commit_companion(mask_, mask_prefix(options_.prefix));
     commit_companion(labels_, labels_prefix(options_.prefix));
+    if (fields_) fields_->file().commit();
+    else remove_file(fields_path(options_.prefix));
     remove_file(names_path(options_.prefix)), remove_file(references_path(options_.prefix));
     if (labels_) {
       OutputFile names(names_path(options_.prefix));
@@ -368,7 +387,7 @@ class Builder {
     remove_file(tokens_path(prefix));
   }
 
-  const Tokenizer& tokenizer_;
+  const Tokenizer* tokenizer_;
   const BuildOptions& options_;
   const BuildTeam& team_;
   std::vector<std::int64_t> first_block_;  // [file]: first block of the file; the last element is the total number of blocks
@@ -376,6 +395,7 @@ class Builder {
   std::int64_t learned_ = 0, labelled_ = 0;
   SequenceSum content_;  // of this rank's fragments
   std::optional<Output> tokens_, mask_, labels_;
+  std::optional<PartedFile> fields_;
   // of the current fragment: token ids, 1 for target tokens, and classes (1 + class, or 0 for no class)
   std::vector<std::int32_t> ids_, marks_, classes_;
 };
@@ -384,7 +404,12 @@ class Builder {
 
 BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const BuildTeam& team,
                          const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  return Builder(tokenizer, options, team).run(progress);
+  return Builder(&tokenizer, options, team).run(progress);
+}
+
+BuildReport build_prompts(const BuildOptions& options, const BuildTeam& team, const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  ensure(options.format.prompts != nullptr, "prompts have a format");
+  return Builder(options.format.prompts->tokenizer, options, team).run(progress);
 }
 
 }  // namespace gyr

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Tokenizes text files into a corpus (token_file.hpp), in parallel on any number of ranks. Conversations, preference
 // pairs and source-target pairs also get a loss mask (loss_mask.hpp); labelled examples also get labels
-// (class_labels.hpp). The bytes written do not depend on the number of ranks.
+// (class_labels.hpp), and prompts their fields (prompts.hpp). The bytes written do not depend on the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -55,5 +55,8 @@ struct BuildReport {
 // file), Exit::config (eod not in the vocabulary). `progress` receives the bytes done and the total bytes of this rank.
 BuildReport build_corpus(const Tokenizer& tokenizer, const BuildOptions& options, const BuildTeam& team = {},
                          const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
+// The same for prompts, with the tokenizer of their format. Without one, all lines must hold token ids.
+BuildReport build_prompts(const BuildOptions& options, const BuildTeam& team = {},
+                          const std::function<void(std::int64_t done, std::int64_t total)>& progress = {});
 
 }  // namespace gyr

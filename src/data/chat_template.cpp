@@ -145,6 +145,10 @@ std::vector<Utterance> ChatTemplate::question(std::string_view prompt, std::stri
   return utterances;
 }
 
+void ChatTemplate::begin_reply(std::string_view assistant, std::vector<Utterance>& utterances) const {
+  fill_until(response(), {assistant, {}}, false, utterances);
+}
+
 std::optional<std::int32_t> ChatTemplate::closing_mark() const {
   const auto closing = std::ranges::find_if(parts_, [](const Part& p) { return p.utterance.learned && p.utterance.special; });
   return closing == parts_.end() ? std::nullopt : closing->utterance.special;

@@ -54,6 +54,8 @@ class ChatTemplate {
   // The generation prompt: everything before the model's reply to `prompt`. A template of turns gives one turn of
   // "user", then the beginning of a turn of `assistant`.
   std::vector<Utterance> question(std::string_view prompt, std::string_view assistant) const;
+  // Appends the begin of a turn of `assistant`, up to its content. Only for a template of turns.
+  void begin_reply(std::string_view assistant, std::vector<Utterance>& utterances) const;
   // The special token that ends a reply, used as stop token; empty if the template has none.
   std::optional<std::int32_t> closing_mark() const;
 

@@ -45,7 +45,8 @@ void add_companion_row(Table& table, const TokenFile& tokens, const std::filesys
 void add_fingerprint_rows(Table& table, const Fingerprint& f, const TokenFile& file) {
   require_described(file, f);
   const TokenizerMark& t = f.tokenizer;
-  table.row({"tokenizer", fmt::format("{}: {} tokens, {} bytes, XXH3 {}", printable(t.file), t.tokens, t.bytes, printable(t.sum))});
+  if (t.sum.empty()) table.row({"tokenizer", "none: the sources hold token ids"});
+  else table.row({"tokenizer", fmt::format("{}: {} tokens, {} bytes, XXH3 {}", printable(t.file), t.tokens, t.bytes, printable(t.sum))});
   std::int64_t bytes = 0;
   for (const auto& source : f.sources) bytes += source.second;
   const std::string first = f.sources.empty() ? "" : ": " + printable(f.sources.front().first) + (f.sources.size() > 1 ? ", ..." : "");

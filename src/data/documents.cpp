@@ -271,6 +271,11 @@ std::string DocumentFile::problem_of_object(std::string_view line, const Visit& 
   if (std::int64_t(line.size()) > format_.max_line_bytes)
     return fmt::format("has {} bytes, more than the {} allowed", line.size(), format_.max_line_bytes);
   if (const auto at = zero_byte(line)) return fmt::format("is not valid JSON at character {}: a zero byte", *at + 1);
+  if (format_.prompts) {
+    const PromptLine prompt = read_prompt(line, *format_.prompts);
+    if (prompt.problem.empty()) visit({{}, true, true, {}, nullptr, &prompt});
+    return prompt.problem;
+  }
   if (format_.conversation) {
     const Conversation conversation = read_conversation(line, *format_.conversation);
     if (!conversation.utterances.empty()) visit({{}, true, true, conversation.utterances});
@@ -288,7 +293,7 @@ std::string DocumentFile::problem_of_object(std::string_view line, const Visit& 
   }
   if (!format_.source_key.empty()) {
     const SourcedText pair = read_sourced(line, format_.source_key, format_.key);
-    if (pair.problem.empty()) visit({pair.source, true, true, {}, nullptr, false}), visit({pair.text, true, true});
+    if (pair.problem.empty()) visit({pair.source, true, true, {}, nullptr, nullptr, false}), visit({pair.text, true, true});
     return pair.problem;
   }
   TextOfObject object(format_.key);

@@ -17,6 +17,7 @@
 #include "src/base/text_file.hpp"
 #include "src/data/conversation.hpp"
 #include "src/data/labelled.hpp"
+#include "src/data/prompt_line.hpp"
 
 namespace gyr {
 
@@ -27,7 +28,7 @@ struct DocumentFormat {
     separator,  // lines equal to `separator` separate documents; a document ends with the newline before such a line
     line,       // each line is a document, without its line end
     page,       // documents of page_bytes, each extended to the next line start where tokens do not change
-    json_lines  // each line is a JSON object: the document under `key`, a conversation, a labelled example or a pair
+    json_lines  // each line is a JSON object: the document under `key`, a conversation, a labelled example, a pair or a prompt
   };
   enum class Invalid { stop, skip };
 
@@ -39,6 +40,7 @@ struct DocumentFormat {
   std::shared_ptr<const ConversationFormat> conversation;
   std::shared_ptr<const LabelledFormat> labelled;  // json_lines: format of labelled examples to read instead of `key`; null: lines hold none
   bool pairs = false;                              // json_lines: true: read a chosen and a rejected text (paired_texts.hpp), which are two documents
+  std::shared_ptr<const PromptFormat> prompts;     // json_lines: format of prompts with fields to read instead of `key`; null: lines hold none
   Invalid invalid = Invalid::stop;                 // invalid JSON line: stop with file:line, or skip and count it
   std::int64_t max_line_bytes = std::int64_t(64) << 20;  // json_lines: a longer line is invalid
 };
@@ -53,6 +55,7 @@ struct Fragment {
   bool begins, ends;                           // true if the document begins, or ends, with this fragment
   std::span<const Utterance> utterances = {};  // a complete conversation or preference text; `text` is then empty
   const LabelledText* labelled = nullptr;      // a complete example with classes; `text` is then empty
+  const PromptLine* prompt = nullptr;          // a complete prompt as tokens, with its fields; `text` is then empty
   bool learned = true;                         // true: `text` is target tokens; false: it is an encoder input, masked from the loss
 };
 

@@ -99,6 +99,7 @@ void check_fingerprints(const std::vector<std::unique_ptr<TokenFile>>& files, st
     const auto f = fingerprint_of(prefix);
     if (!f) continue;
     require_described(*file, *f);
+    if (f->tokenizer.sum.empty()) continue;
     require(
         f->tokenizer.tokens <= vocab_size, Exit::data,
         "{}: was made with a tokenizer of {} tokens, {}, but the model's vocabulary has {}; raise model.vocab_size, or build the token files with "
@@ -117,7 +118,7 @@ void require_tokenizer(const std::vector<fs::path>& prefixes, const fs::path& to
   std::optional<TokenizerMark> mark;
   for (const fs::path& prefix : prefixes) {
     const auto f = fingerprint_of(prefix);
-    if (!f) continue;
+    if (!f || f->tokenizer.sum.empty()) continue;
     if (!mark) mark = mark_of(tokenizer);
     require(same_tokenizer(f->tokenizer, *mark), Exit::data,
             "{}: was made with the tokenizer {}, but {} is {}; name the tokenizer of the token files, or build them again (gyrfalcon data build ... "

@@ -15,6 +15,7 @@
 
 namespace gyr {
 
+// All members are empty if the token ids were given, so that no tokenizer is known.
 struct TokenizerMark {
   std::string file;         // absolute path of tokenizer.json
   std::int64_t bytes = 0;   // its size
@@ -27,7 +28,7 @@ TokenizerMark mark_of(const std::filesystem::path& tokenizer);
 struct Fingerprint {
   TokenizerMark tokenizer;
   std::int64_t documents = 0, tokens = 0;
-  std::string content;                                        // checksum of token ids, loss mask and labels, 16 hexadecimal digits
+  std::string content;                                        // checksum of token ids, loss mask, labels and fields, 16 hexadecimal digits
   std::vector<std::pair<std::string, std::int64_t>> sources;  // input files with their sizes in bytes
   std::vector<std::pair<std::string, std::string>> options;   // options of `data build` that were given
   std::string program;                                        // program with its version

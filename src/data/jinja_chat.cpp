@@ -96,12 +96,16 @@ std::vector<Utterance> JinjaChat::question(std::string_view prompt, std::string_
   ChatInput input{{message_of("user", prompt, 0)}};
   input.bytes = prompt.size();
   try {
-    Text text = render(input, 1, true);
-    text.append(header_);
-    return utterances_of(rendered(std::move(text)), {});
+    return question(input);
   } catch (const jinja::Problem& problem) {
     fail(Exit::data, "{}: the chat template cannot format the prompt: {}; give the format with --template", source_.origin(), problem.what());
   }
+}
+
+std::vector<Utterance> JinjaChat::question(const ChatInput& input) const {
+  Text text = render(input, input.messages.size(), true);
+  text.append(header_);
+  return utterances_of(rendered(std::move(text)), {});
 }
 
 JinjaChat::Rendered JinjaChat::rendered(Text text) const {

@@ -31,6 +31,8 @@ class JinjaChat {
 
   // The generation prompt: everything before the model's reply to `prompt`. Exit::data if the template cannot render it.
   std::vector<Utterance> question(std::string_view prompt, std::string_view assistant) const;
+  // The same for a conversation: everything before the next reply. jinja::Problem if it cannot be rendered.
+  std::vector<Utterance> question(const ChatInput& input) const;
   // The special token that ends a reply; empty if there is none.
   std::optional<std::int32_t> closing_mark() const { return closing_mark_; }
   const std::vector<std::string>& unknown_marks() const { return unknown_marks_; }

@@ -24,6 +24,8 @@ json parse(std::string_view line) {
     return json::parse(line.begin(), line.end(), watch);
   } catch (const json::parse_error& error) {
     refuse("is not valid JSON at character {}: {}", error.byte, error.what());
+  } catch (const json::out_of_range& error) {
+    refuse("has a number that is too large: {}", error.what());
   }
 }
 
