@@ -33,7 +33,7 @@ class Limited : public Reward {
   const std::unique_ptr<Reward> rule_;
 };
 
-std::unique_ptr<Reward> rule_of(const RewardConfig& c) {
+std::unique_ptr<Reward> rule_of(const RewardConfig& c, const std::filesystem::path& output) {
   switch (c.type) {
     case RewardType::exact: return exact_reward(c);
     case RewardType::regex: return regex_reward(c);
@@ -43,15 +43,15 @@ std::unique_ptr<Reward> rule_of(const RewardConfig& c) {
     case RewardType::length: return length_reward(c);
     case RewardType::repetition: return repetition_reward(c);
     case RewardType::tokens: return tokens_reward(c);
-    case RewardType::process: fail(Exit::config, "{} = process is not available yet; use another type", key_of_reward(c, "type"));
+    case RewardType::process: return process_reward(c, output);
   }
   fail(Exit::internal, "reward {} has no type", c.name);
 }
 
 }  // namespace
 
-std::unique_ptr<Reward> make_reward(const RewardConfig& config, const std::filesystem::path&) {
-  return std::make_unique<Limited>(config, rule_of(config));
+std::unique_ptr<Reward> make_reward(const RewardConfig& config, const std::filesystem::path& output) {
+  return std::make_unique<Limited>(config, rule_of(config, output));
 }
 
 std::string id_of(const Answer& a) { return fmt::format("{}/{}", a.prompt, a.sample); }
