@@ -96,6 +96,7 @@ class TextOfObject : public nlohmann::json_sax<json> {
       return fmt::format("prompts with responses need --template, as in --template '{{prompt}}{{response}}' {}", names);
     if (const std::string names = message_options(has); !names.empty())
       return fmt::format("chats need --template, as in --template @FOLDER of the model {}", names);
+    if (has_key("prompt")) return "prompts for policy training need --prompts; for other texts, give the key that holds the text with --key";
     return "give the key that holds the text with --key";
   }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,25 +30,15 @@ struct Pipe {
   int ends[2];
 };
 
-// Starts the command with posix_spawn, which does not copy a process in which MPI has pinned memory. Returns 0 on
-// failure.
+// Returns 0 on failure.
 pid_t started(const std::vector<std::string>& command, const Pipe& out, const Pipe& err) {
   posix_spawn_file_actions_t files;
-  posix_spawnattr_t how;
-  sigset_t none, defaults;
-  sigemptyset(&none), sigemptyset(&defaults);
-  for (const int number : {SIGTERM, SIGUSR1, SIGINT, SIGPIPE, SIGCHLD}) sigaddset(&defaults, number);
-  posix_spawn_file_actions_init(&files), posix_spawnattr_init(&how);
+  posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&files, out.ends[1], 1), posix_spawn_file_actions_adddup2(&files, err.ends[1], 2);
-  posix_spawnattr_setsigmask(&how, &none), posix_spawnattr_setsigdefault(&how, &defaults), posix_spawnattr_setpgroup(&how, 0);
-  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
   pid_t pid = 0;
-  const int failed = ::posix_spawnp(&pid, words[0], &files, &how, words.data(), environ);
-  posix_spawn_file_actions_destroy(&files), posix_spawnattr_destroy(&how);
+  const int failed = spawn(command, files, pid);
+  posix_spawn_file_actions_destroy(&files);
   return failed == 0 ? pid : 0;
 }
 
@@ -65,6 +54,22 @@ bool read_some(Pipe& pipe, std::string& text, int milliseconds) {
 }
 
 }  // namespace
+
+int spawn(const std::vector<std::string>& command, const posix_spawn_file_actions_t& files, pid_t& pid) {
+  posix_spawnattr_t how;
+  sigset_t none, defaults;
+  sigemptyset(&none), sigemptyset(&defaults);
+  for (const int number : {SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGPIPE, SIGCHLD}) sigaddset(&defaults, number);
+  posix_spawnattr_init(&how);
+  posix_spawnattr_setsigmask(&how, &none), posix_spawnattr_setsigdefault(&how, &defaults), posix_spawnattr_setpgroup(&how, 0);
+  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  const int error = ::posix_spawnp(&pid, words[0], &files, &how, words.data(), environ);
+  posix_spawnattr_destroy(&how);
+  return error;
+}
 
 std::optional<Reply> reply_of(const std::vector<std::string>& command, double seconds) {
   Pipe out, err;

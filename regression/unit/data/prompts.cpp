@@ -7,6 +7,7 @@
 #include <set>
 
 #include "regression/support/folder.hpp"
+#include "regression/support/mutation.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/team.hpp"
 #include "regression/support/testing.hpp"
@@ -36,6 +37,10 @@ BuildOptions options_of(const Folder& folder, const std::vector<fs::path>& input
   if (format.prompts && format.prompts->tokenizer) options.tokenizer = TokenizerMark{"t.json", 1, "5", format.prompts->tokenizer->size()};
   return options;
 }
+
+const std::string jinja_turns =
+    "{% for m in messages %}{{ '<|start|>' + m.role + '\\n' + m.content + '<|end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|start|>assistant\\n' }}{% endif %}";
 
 constexpr const char* endings[] = {".bin", ".idx", "_fields.jsonl", ".json"};
 
@@ -113,11 +118,8 @@ TEST(prompts, files_ignore_rank_count_and_keep_lines) {
 // A prompt equals the conversation that is learnt in fine-tuning up to its last reply.
 TEST(prompts, conversation_ends_where_the_answer_begins) {
   const Tokenizer tokenizer = with_marks();
-  const std::string jinja =
-      "{% for m in messages %}{{ '<|start|>' + m.role + '\\n' + m.content + '<|end|>\\n' }}{% endfor %}"
-      "{% if add_generation_prompt %}{{ '<|start|>assistant\\n' }}{% endif %}";
   for (const Chat& chat : {Chat(ChatTemplate("<|start|>{role}\\n{content}<|end|>\\n", tokenizer)),
-                           Chat(JinjaChat(jinja::Template(jinja, "chat_template.jinja"), {}, 0, tokenizer))}) {
+                           Chat(JinjaChat(jinja::Template(jinja_turns, "chat_template.jinja"), {}, 0, tokenizer))}) {
     const DocumentFormat format = prompts(&tokenizer, chat);
     Json messages = Json::array({{{"role", "user"}, {"content", "1+1?"}}, {{"role", "assistant"}, {"content", "2"}}});
     messages.push_back({{"role", "user"}, {"content", "and <|end|> 2+2?"}});
@@ -223,6 +225,42 @@ TEST(prompts, invalid_files_are_refused_with_their_place) {
   EXPECT_TRUE(has(refused("{}\n{}\n{}\n", 2), "p.bin: byte 6: token id 2 is not in the vocabulary of 2 tokens"));
   write_prompts(folder / "p", 3, "{}\n{}\n{}");
   EXPECT_EQ(Prompts({folder / "p"}, 3).size(), 3) << "the last line end is optional";
+}
+
+TEST(prompts, damaged_files_are_read_or_refused) {
+  Mutation mutation(seed_of_run());
+  const Tokenizer tokenizer = with_marks();
+  const DocumentFormat formats[] = {prompts(&tokenizer), prompts(nullptr), prompts(&tokenizer, ChatTemplate("{role}: {content}\\n", tokenizer)),
+                                    prompts(&tokenizer, JinjaChat(jinja::Template(jinja_turns, "chat_template.jinja"), {}, 0, tokenizer))};
+  const std::string lines = R"({"prompt": "2+2", "target": 4})"
+                            "\n"
+                            R"({"prompt": [1, 2], "a": {"b": [1, null]}})"
+                            "\n"
+                            R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "t"}]})"
+                            "\n";
+  int built = 0, refused = 0;
+  const auto expect_refusal = [&](const Error& error, const std::string& what) {
+    ++refused;
+    EXPECT_TRUE(error.code == Exit::data || error.code == Exit::missing || error.code == Exit::io) << what << ": " << error.what();
+  };
+  for (int i = 0; i < 400; ++i) {
+    const Folder folder;
+    DocumentFormat format = formats[mutation.up_to(3)];
+    format.invalid = DocumentFormat::Invalid(mutation.up_to(1));
+    const BuildOptions options = options_of(folder, {folder.write("in.jsonl", lines)}, format);
+    std::string what = mutation.damage(folder / "in.jsonl");
+    try {
+      build_prompts(options);
+      what += "; fields " + mutation.damage(folder / "prompts_fields.jsonl");
+      const Prompts read({options.prefix}, TokenFile::max_vocab);
+      for (std::int64_t p = 0; p < read.size(); ++p) EXPECT_TRUE(read.fields(p).is_object() && !read.tokens(p).empty()) << what;
+      ++built;
+    } catch (const Error& error) {
+      expect_refusal(error, what);
+    }
+  }
+  EXPECT_GT(built, 20);
+  EXPECT_GT(refused, 20);
 }
 
 TEST(prompts, prefixes_follow_each_other_with_their_places) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rewards from programs: replies in any order, and programs that are late, end, or write invalid lines.
 #include <chrono>
+#include <cmath>
 #include <random>
 #include <thread>
 
 #include "regression/support/folder.hpp"
+#include "regression/support/mutation.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/policy/rewards/reward.hpp"
@@ -169,6 +171,28 @@ TEST(reward_process, long_line_ends_the_run) {
   const Error error = failure(Program("read x; head -c 17000000 /dev/zero | tr '\\0' x", with(OnFailure::null)), 1);
   EXPECT_EQ(error.code, Exit::data);
   EXPECT_TRUE(has(error.what(), "writes a line of more than 16777216 bytes")) << error.what();
+}
+
+TEST(reward_process, damaged_replies_are_taken_or_refused) {
+  Mutation mutation(seed_of_run());
+  int valued = 0, refused = 0;
+  for (int i = 0; i < 150; ++i) {
+    RewardConfig c = with(OnFailure(mutation.up_to(2)), 3);
+    Program program("", c);
+    const auto replies = program.folder.write("replies", "{\"id\":\"0/0\",\"reward\":1}\n{\"id\":\"0/1\",\"reward\":-2.5,\"note\":[]}\n");
+    const std::string what = mutation.damage(replies);
+    program.config.command = {"sh", "-c", fmt::format("[ -f '{0}' ] && cat '{0}'; exit 0", replies.string())};
+    try {
+      const auto values = program.start()->of(answers(2));
+      for (const Value& value : values) EXPECT_TRUE(!value || std::isfinite(*value)) << what;
+      ++valued;
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_EQ(error.code, Exit::data) << what << error.what();
+    }
+  }
+  EXPECT_GT(valued, 10);
+  EXPECT_GT(refused, 10);
 }
 
 // A program ends when its input is closed. This takes no second, unless another program has inherited the pipe.

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,8 +12,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
-
-extern char** environ;
+#include "src/job/reply.hpp"
 
 namespace gyr {
 
@@ -45,22 +43,13 @@ class WithoutPipeSignal {
 };
 
 // Returns 0 and sets `pid`, or returns the error.
-int spawn(const std::vector<std::string>& command, int in, int out, const std::filesystem::path& log, pid_t& pid) {
+int spawn_between(const std::vector<std::string>& command, int in, int out, const std::filesystem::path& log, pid_t& pid) {
   posix_spawn_file_actions_t files;
-  posix_spawnattr_t how;
-  sigset_t none, defaults;
-  sigemptyset(&none), sigemptyset(&defaults);
-  for (const int number : {SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGPIPE, SIGCHLD}) sigaddset(&defaults, number);
-  posix_spawn_file_actions_init(&files), posix_spawnattr_init(&how);
+  posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_adddup2(&files, in, 0), posix_spawn_file_actions_adddup2(&files, out, 1);
   posix_spawn_file_actions_addopen(&files, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
-  posix_spawnattr_setsigmask(&how, &none), posix_spawnattr_setsigdefault(&how, &defaults), posix_spawnattr_setpgroup(&how, 0);
-  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  const int error = ::posix_spawnp(&pid, words[0], &files, &how, words.data(), environ);
-  posix_spawn_file_actions_destroy(&files), posix_spawnattr_destroy(&how);
+  const int error = spawn(command, files, pid);
+  posix_spawn_file_actions_destroy(&files);
   return error;
 }
 
@@ -69,7 +58,7 @@ int spawn(const std::vector<std::string>& command, int in, int out, const std::f
 ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::filesystem::path& log, const std::string& key) {
   int to[2] = {-1, -1}, from[2] = {-1, -1};
   const bool piped = ::pipe2(to, O_CLOEXEC) == 0 && ::pipe2(from, O_CLOEXEC) == 0;
-  const int error = piped ? spawn(command, to[0], from[1], log, pid_) : errno;
+  const int error = piped ? spawn_between(command, to[0], from[1], log, pid_) : errno;
   for (const int end : {to[0], from[1]})
     if (end >= 0) ::close(end);
   in_ = to[1], out_ = from[0];

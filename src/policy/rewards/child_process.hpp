@@ -16,9 +16,8 @@ class ChildProcess {
  public:
   static constexpr std::size_t most_line = std::size_t(16) << 20;
 
-  // Starts the program, which is searched in PATH, in its own process group. Its standard error is appended to `log`. The
-  // call is posix_spawn, which does not copy a process in which MPI has pinned memory. Exit::missing with `key`, the deck
-  // key of the command, if there is no such program; Exit::io.
+  // Starts the program, which is searched in PATH, in its own process group. Its standard error is appended to `log`.
+  // Exit::missing with `key`, the deck key of the command, if there is no such program; Exit::io.
   ChildProcess(const std::vector<std::string>& command, const std::filesystem::path& log, const std::string& key);
   // Closes its input and kills its process group unless it ends within a second.
   ~ChildProcess();

@@ -28,9 +28,9 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto longest_wait = 1000ms;
-constexpr std::size_t most_shown = 200;
+constexpr std::size_t most_line_shown = 200;
 
-struct Request {
+struct OpenRequest {
   std::size_t answer;  // index in the answers
   std::string id;
   std::int64_t end = 0;                            // bytes queued to the program, up to the end of this request
@@ -38,9 +38,9 @@ struct Request {
 };
 
 // A program, and its requests without a reply, in the order of their sending.
-struct Worker {
+struct RewardProgram {
   std::unique_ptr<ChildProcess> program;
-  std::deque<Request> open;
+  std::deque<OpenRequest> open;
 };
 
 std::string request_of(const Answer& a) {
@@ -60,18 +60,18 @@ class ProcessReward : public Reward {
     std::error_code error;
     std::filesystem::create_directories(log_.parent_path(), error);
     require(!error, Exit::io, "{}: the folder cannot be created: {}", log_.parent_path().string(), error.message());
-    for (Worker& worker : workers_) start(worker);
+    for (RewardProgram& worker : workers_) start(worker);
   }
 
   std::vector<std::optional<double>> of(const std::vector<Answer>& answers) override {
     answers_ = &answers;
     values_.assign(answers.size(), std::nullopt);
-    for (Worker& worker : workers_) worker.open.clear();
+    for (RewardProgram& worker : workers_) worker.open.clear();
     for (std::size_t i = 0; i < answers.size(); ++i) workers_[i % workers_.size()].open.push_back({i, id_of(answers[i])});
-    for (Worker& worker : workers_) begin(worker);
-    while (std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return !w.open.empty(); })) {
+    for (RewardProgram& worker : workers_) begin(worker);
+    while (std::any_of(workers_.begin(), workers_.end(), [](const RewardProgram& w) { return !w.open.empty(); })) {
       wait();
-      for (Worker& worker : workers_)
+      for (RewardProgram& worker : workers_)
         if (!worker.open.empty()) attend(worker);
     }
     return values_;
@@ -79,12 +79,12 @@ class ProcessReward : public Reward {
 
  private:
   std::string key(const char* name) const { return key_of_reward(config_, name); }
-  const Answer& answer_of(const Request& r) const { return (*answers_)[r.answer]; }
+  const Answer& answer_of(const OpenRequest& r) const { return (*answers_)[r.answer]; }
 
-  void start(Worker& worker) { worker.program = std::make_unique<ChildProcess>(config_.command, log_, key("command")); }
+  void start(RewardProgram& worker) { worker.program = std::make_unique<ChildProcess>(config_.command, log_, key("command")); }
 
   // Sends the requests to a program that has been idle.
-  void begin(Worker& worker) {
+  void begin(RewardProgram& worker) {
     if (worker.open.empty()) return;
     std::vector<std::string> unasked;
     worker.program->read_some(unasked);
@@ -93,7 +93,7 @@ class ProcessReward : public Reward {
     else send_open(worker);
   }
 
-  void restart(Worker& worker) {
+  void restart(RewardProgram& worker) {
     ++restarts_;
     require(restarts_ <= config_.restarts, Exit::data,
             "reward `{}`: the program has failed {}; {} = {}: correct the program, whose messages are in {}", config_.name,
@@ -103,8 +103,8 @@ class ProcessReward : public Reward {
     send_open(worker);
   }
 
-  void send_open(Worker& worker) {
-    for (Request& request : worker.open) {
+  void send_open(RewardProgram& worker) {
+    for (OpenRequest& request : worker.open) {
       const std::string line = request_of(answer_of(request));
       require(line.size() <= ChildProcess::most_line, Exit::data, "reward `{}`, rollout {}: the request has {} bytes; the maximum is {}",
               config_.name, request.id, line.size(), ChildProcess::most_line);
@@ -117,21 +117,21 @@ class ProcessReward : public Reward {
   void wait() const {
     std::vector<pollfd> events;
     Clock::time_point next = Clock::now() + longest_wait;
-    for (const Worker& worker : workers_) {
+    for (const RewardProgram& worker : workers_) {
       if (worker.open.empty()) continue;
       events.push_back({worker.program->output(), POLLIN, 0});
       if (worker.program->writes()) events.push_back({worker.program->input(), POLLOUT, 0});
-      for (const Request& request : worker.open) next = std::min(next, request.deadline.value_or(next));
+      for (const OpenRequest& request : worker.open) next = std::min(next, request.deadline.value_or(next));
     }
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
     ::poll(events.data(), nfds_t(events.size()), int(std::max<std::int64_t>(0, left)));
   }
 
-  void attend(Worker& worker) {
+  void attend(RewardProgram& worker) {
     ChildProcess& program = *worker.program;
     if (program.writes()) program.write_some();
     const auto now = Clock::now();
-    for (Request& request : worker.open)
+    for (OpenRequest& request : worker.open)
       if (!request.deadline && program.written() >= request.end)
         request.deadline = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(config_.timeout_seconds));
     std::vector<std::string> lines;
@@ -144,39 +144,39 @@ class ProcessReward : public Reward {
   }
 
   // Takes a reply. Returns false if it is invalid.
-  bool take(Worker& worker, const std::string& line) {
+  bool take(RewardProgram& worker, const std::string& line) {
     const Json reply = json_in(line);
     const std::string id = reply.is_object() ? text_in(reply, "id") : "";
-    const auto request = std::find_if(worker.open.begin(), worker.open.end(), [&](const Request& r) { return r.id == id; });
+    const auto request = std::find_if(worker.open.begin(), worker.open.end(), [&](const OpenRequest& r) { return r.id == id; });
     const bool known = request != worker.open.end();
     const auto reward = reply.is_object() ? reply.find("reward") : reply.end();
     const bool valid = known && reward != reply.end() && (reward->is_number() || reward->is_null());
     if (valid && reward->is_number()) values_[request->answer] = reward->get<double>();
     const auto answered = known || worker.open.empty() ? request : worker.open.begin();
-    if (!valid) give_up(answered, worker, [&](const Request* r) { refuse_line(line, r, known); });
+    if (!valid) give_up(answered, worker, [&](const OpenRequest* r) { refuse_line(line, r, known); });
     if (answered != worker.open.end()) worker.open.erase(answered);
     return valid;
   }
 
   // Gives an answer the value of a failure, or calls `refuse`, which throws, if a failure ends the run.
   template <class Refuse>
-  void give_up(std::deque<Request>::iterator request, Worker& worker, Refuse&& refuse) {
+  void give_up(std::deque<OpenRequest>::iterator request, RewardProgram& worker, Refuse&& refuse) {
     const bool any = request != worker.open.end();
     if (config_.on_failure == OnFailure::stop) refuse(any ? &*request : nullptr);
     if (any && config_.on_failure == OnFailure::zero) values_[request->answer] = 0;
   }
 
-  [[noreturn]] void refuse_line(const std::string& line, const Request* request, bool known) const {
-    const std::string shown = printable(line.substr(0, most_shown)) + (line.size() > most_shown ? " ..." : "");
+  [[noreturn]] void refuse_line(const std::string& line, const OpenRequest* request, bool known) const {
+    const std::string shown = printable(line.substr(0, most_line_shown)) + (line.size() > most_line_shown ? " ..." : "");
     const std::string where = request ? fmt::format(", rollout {}, step {}", request->id, answer_of(*request).step) : "";
     fail(Exit::data, "reward `{}`{}: the program wrote `{}`; {}", config_.name, where, shown,
          known ? "reward must be a number or null" : "a line must be an object with the id of an answer without a reward, and its reward");
   }
 
   // The program has ended: it failed at the first answer without a reward.
-  void give_up_ended(Worker& worker) {
+  void give_up_ended(RewardProgram& worker) {
     const std::string how = worker.program->end(longest_wait);
-    give_up(worker.open.begin(), worker, [&](const Request* first) {
+    give_up(worker.open.begin(), worker, [&](const OpenRequest* first) {
       fail(Exit::data, "reward `{}`: the program ended {} and left {} without a reward (first {}); its messages are in {}", config_.name, how,
            counted(Index(worker.open.size()), "answer"), first->id, log_.string());
     });
@@ -184,13 +184,13 @@ class ProcessReward : public Reward {
     restart(worker);
   }
 
-  void give_up_late(Worker& worker, Clock::time_point now) {
-    const auto late = [&](const Request& r) { return r.deadline && *r.deadline <= now; };
+  void give_up_late(RewardProgram& worker, Clock::time_point now) {
+    const auto late = [&](const OpenRequest& r) { return r.deadline && *r.deadline <= now; };
     const auto count = std::count_if(worker.open.begin(), worker.open.end(), late);
     if (count == 0) return;
     for (auto request = worker.open.begin(); request != worker.open.end(); ++request) {
       if (!late(*request)) continue;
-      give_up(request, worker, [&](const Request* first) {
+      give_up(request, worker, [&](const OpenRequest* first) {
         fail(Exit::again, "reward `{}`: {} of {} answers have no reward after {:g} s (first {}); raise {}, or set {}: 'null'", config_.name, count,
              answers_->size(), config_.timeout_seconds, first->id, key("timeout_seconds"), key("on_failure"));
       });
@@ -201,7 +201,7 @@ class ProcessReward : public Reward {
 
   const RewardConfig config_;
   const std::filesystem::path log_;
-  std::vector<Worker> workers_;
+  std::vector<RewardProgram> workers_;
   Index restarts_ = 0;
   const std::vector<Answer>* answers_ = nullptr;  // of the current call
   std::vector<std::optional<double>> values_;

@@ -17,13 +17,13 @@ namespace {
 
 constexpr std::uint32_t most_heap_kib = 64 << 10;
 
-struct Free {
+struct FreePattern {
   void operator()(pcre2_code_8* p) const { pcre2_code_free_8(p); }
   void operator()(pcre2_match_data_8* p) const { pcre2_match_data_free_8(p); }
   void operator()(pcre2_match_context_8* p) const { pcre2_match_context_free_8(p); }
 };
 template <class T>
-using Owned = std::unique_ptr<T, Free>;
+using OwnedPattern = std::unique_ptr<T, FreePattern>;
 
 PCRE2_SPTR8 units(const std::string& text) { return reinterpret_cast<PCRE2_SPTR8>(text.data()); }
 
@@ -59,9 +59,9 @@ class RegexReward : public AnswerRule {
     return std::nullopt;
   }
 
-  Owned<pcre2_code_8> code_;
-  Owned<pcre2_match_data_8> match_;
-  Owned<pcre2_match_context_8> context_;
+  OwnedPattern<pcre2_code_8> code_;
+  OwnedPattern<pcre2_match_data_8> match_;
+  OwnedPattern<pcre2_match_context_8> context_;
 };
 
 }  // namespace

@@ -12,9 +12,9 @@ namespace gyr {
 
 namespace {
 
-class Limited : public Reward {
+class LimitedReward : public Reward {
  public:
-  Limited(const RewardConfig& config, std::unique_ptr<Reward> rule) : config_(config), rule_(std::move(rule)) {}
+  LimitedReward(const RewardConfig& config, std::unique_ptr<Reward> rule) : config_(config), rule_(std::move(rule)) {}
 
   std::vector<std::optional<double>> of(const std::vector<Answer>& answers) override {
     auto values = rule_->of(answers);
@@ -51,7 +51,7 @@ std::unique_ptr<Reward> rule_of(const RewardConfig& c, const std::filesystem::pa
 }  // namespace
 
 std::unique_ptr<Reward> make_reward(const RewardConfig& config, const std::filesystem::path& output) {
-  return std::make_unique<Limited>(config, rule_of(config, output));
+  return std::make_unique<LimitedReward>(config, rule_of(config, output));
 }
 
 std::string id_of(const Answer& a) { return fmt::format("{}/{}", a.prompt, a.sample); }

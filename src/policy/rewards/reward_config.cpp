@@ -13,9 +13,9 @@ using Words = std::vector<std::string>;
 const Words type_names{"exact", "regex", "choice", "number", "format", "length", "repetition", "tokens", "process"};
 
 // Declares the keys of one reward. A key that the type requires must be given; a key of another type must not be.
-class Reader {
+class RewardReader {
  public:
-  Reader(Section& s, const std::string& name) : s_(s) { r_.name = name; }
+  RewardReader(Section& s, const std::string& name) : s_(s) { r_.name = name; }
 
   RewardConfig read() {
     read_common();
@@ -132,7 +132,7 @@ std::string key_of_reward(const RewardConfig& r, const std::string& key) { retur
 std::vector<RewardConfig> read_rewards(Section& rewards) {
   std::vector<RewardConfig> all;
   for (const std::string& name : rewards.names())
-    all.push_back(Reader(rewards.section(name, "a rule that values the answers; the reward of an answer is their weighted sum"), name).read());
+    all.push_back(RewardReader(rewards.section(name, "a rule that values the answers; the reward of an answer is their weighted sum"), name).read());
   return all;
 }
 
