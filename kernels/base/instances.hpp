@@ -119,11 +119,12 @@
   template void logits_top<A>(Device&, Tensor2<const A>, Index, Tensor1<A>);                                                 \
   template void logits_sums<A>(Device&, Tensor2<const A>, Index, Tensor1<const A>, Tensor1<const Token>, Index, Tensor2<A>); \
   template void logits_argmax<A>(Device&, Tensor2<const A>, Index, Tensor1<const A>, Index, Tensor1<A>);                     \
+  template void row_entropies<A>(Device&, Tensor2<const A>, Tensor1<const Token>, Tensor1<double>);                          \
   template void cross_entropy<A>(Device&, Tensor2<const A>, Tensor1<const A>, Tensor1<const Token>, const LossTerms&, Tensor1<double>);
 
 #define GYR_LOSS_BACKWARD(T)                                                                                                                         \
   template void cross_entropy_backward<T>(Device&, Tensor2<const Acc<T>>, Index, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Tensor1<const Token>, \
-                                          Index, Tensor1<const double>, const LossTerms&, Tensor2<T>, double);
+                                          Index, Tensor1<const double>, const LossTerms&, Tensor2<T>, double, const RowWeights&);
 
 #define GYR_ATTENTION(T)                                                                                                                         \
   template void attention<T>(Device&, const AttentionShape&, const Mask&, const ScoreRule&, Matrix<const T>, Matrix<const T>, Matrix<const T>,   \

@@ -103,6 +103,16 @@ void logits_argmax(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<co
 }
 
 template <class A>
+void row_entropies(Device& dev, Tensor2<const A> sums, Tensor1<const Token> labels, Tensor1<double> entropies) {
+  const Index rows = entropies.extent(0);
+  for_flat(
+      "row_entropies", dev, rows, KOKKOS_LAMBDA(Index r) {
+        const double total = double(sums.data()[r]), entropy = std::log(total) - double(sums.data()[3 * rows + r]) / total;
+        entropies.data()[r] = labels.data()[r] == ignored_label ? 0 : entropy;
+      });
+}
+
+template <class A>
 void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms& terms,
                    Tensor1<double> loss) {
   const Index rows = loss.extent(0);
@@ -119,23 +129,23 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
                             Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms& terms, Tensor2<T> dlogits,
-                            double soft_cap) {
+                            double soft_cap, const RowWeights& weights) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
   const LogitColumns columns(logits, valid, first);
   const SoftCap<A> cap(soft_cap);
-  const double* const given = scale.data();
+  const double *const given = scale.data(), *const of_loss = weights.loss.data(), *const of_entropy = weights.entropy.data();
   for_teams(
       "cross_entropy_backward", dev, rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         const A* const l = logits.data() + r * columns.held;
         T* const d = dlogits.data() + r * columns.held;
         const Token token = labels.data()[r];
         const Index valid = token == ignored_label ? 0 : columns.valid, label = columns.of(token);
-        const double scale = given ? *given : 1;
+        const double all = given ? *given : 1, scale = of_loss ? all * of_loss[r] : all, of_bonus = of_entropy ? all * of_entropy[r] : all;
         const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0);
         const double total = double(sums.data()[r]), steeper = 1 + 2 * terms.z * (std::log(total) + double(top.data()[r]));
         const A most = top.data()[r], k = A(scale * steeper / total);
-        const A bonus = A(scale * terms.entropy / total), mean = terms.entropy != 0 ? A(double(sums.data()[3 * rows + r]) / total) : A(0);
+        const A bonus = A(of_bonus * terms.entropy / total), mean = terms.entropy != 0 ? A(double(sums.data()[3 * rows + r]) / total) : A(0);
         const A target = label < 0 ? A(0) : l[label];  // read before the row may be overwritten in place
         team.team_barrier();
         const auto write = [&](const auto& gradient) {

@@ -44,10 +44,19 @@ void logits_argmax(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<co
 }
 
 template <class A>
+void row_entropies(Device& dev, Tensor2<const A> sums, Tensor1<const Token> labels, Tensor1<double> entropies) {
+  const Index rows = entropies.extent(0);
+  ensure(sums.extent(0) == 4 && Index(sums.extent(1)) == rows && Index(labels.extent(0)) == rows,
+         "row_entropies: sums ({},{}) and {} labels do not fit {} entropies", sums.extent(0), sums.extent(1), labels.extent(0), rows);
+  if (const auto run = dev.launch("row_entropies", 3.0 * rows, (2.0 * sizeof(A) + sizeof(Token) + sizeof(double)) * rows))
+    backend::row_entropies<A>(dev, sums, labels, entropies);
+}
+
+template <class A>
 void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms& terms,
                    Tensor1<double> loss) {
   const Index rows = loss.extent(0);
-  ensure(Index(sums.extent(0)) == terms.sums() && Index(top.extent(0)) == rows && Index(sums.extent(1)) == rows && Index(labels.extent(0)) == rows,
+  ensure(Index(sums.extent(0)) >= terms.sums() && Index(top.extent(0)) == rows && Index(sums.extent(1)) == rows && Index(labels.extent(0)) == rows,
          "cross_entropy: sums ({},{}) and {} labels do not fit {} losses", sums.extent(0), sums.extent(1), labels.extent(0), rows);
   if (const auto run = dev.launch("cross_entropy", 2.0 * rows, (2.0 * sizeof(A) + sizeof(Token) + sizeof(double)) * rows))
     backend::cross_entropy<A>(dev, sums, top, labels, terms, loss);
@@ -56,17 +65,19 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
                             Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms& terms, Tensor2<T> dlogits,
-                            double soft_cap) {
+                            double soft_cap, const RowWeights& weights) {
   using A = Acc<T>;
   const Index rows = logits.extent(0);
   const LogitColumns columns = checked("cross_entropy_backward", logits, valid, first, dlogits.extent(0));
-  ensure(Index(sums.extent(0)) == terms.sums() && Index(sums.extent(1)) == rows && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows &&
+  ensure(Index(sums.extent(0)) >= terms.sums() && Index(sums.extent(1)) == rows && Index(top.extent(0)) == rows && Index(labels.extent(0)) == rows &&
              Index(dlogits.extent(1)) == columns.held,
          "cross_entropy_backward: logits ({},{}) do not fit {} maxima, {} sums, {} labels and {} columns of dlogits", rows, columns.held,
          top.extent(0), sums.extent(1), labels.extent(0), dlogits.extent(1));
+  for (const auto& of_rows : {weights.loss, weights.entropy})
+    ensure(!of_rows.data() || Index(of_rows.extent(0)) == rows, "cross_entropy_backward: {} weights do not fit {} rows", of_rows.extent(0), rows);
   if (const auto run = dev.launch("cross_entropy_backward", (soft_cap > 0 ? 7.0 : 3.0) * rows * columns.valid,
                                   double(sizeof(A) + sizeof(T)) * rows * columns.held))
-    backend::cross_entropy_backward<T>(dev, logits, valid, top, sums, labels, first, scale, terms, dlogits, soft_cap);
+    backend::cross_entropy_backward<T>(dev, logits, valid, top, sums, labels, first, scale, terms, dlogits, soft_cap, weights);
 }
 
 GYR_ALL_LOSS

@@ -23,6 +23,11 @@ struct LossTerms {
   Index sums() const { return entropy != 0 ? 4 : smoothing > 0 ? 3 : 2; }  // number of sums per row
 };
 
+// Factors on the gradients of rows: on that of the whole loss, and on the entropy term besides. Empty: 1.
+struct RowWeights {
+  Tensor1<const double> loss = {}, entropy = {};  // (R)
+};
+
 // Columns of a row of logits: `held` columns in memory. The first `valid` columns are tokens, numbered from `first`.
 struct LogitColumns {
   Index held, valid, first;
@@ -54,6 +59,10 @@ void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A>
 template <class A>
 void logits_argmax(Device&, Tensor2<const A> logits /*(R,V)*/, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found /*(R)*/);
 
+// H(r), from the four sums over all ranks; 0 if the label is ignored_label.
+template <class A>
+void row_entropies(Device&, Tensor2<const A> sums /*(4,R)*/, Tensor1<const Token> labels, Tensor1<double> entropies /*(R)*/);
+
 // The loss from the sums over all ranks: log sums(0, r) - sums(1, r), plus the optional terms; zero if the label is
 // ignored_label.
 template <class A>
@@ -61,12 +70,13 @@ void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1
 
 // Gradient of the loss times scale(0), which is in device memory (1 if scale is empty). Without the optional terms:
 //   dlogits(r, v) = scale (exp(l - top) / sums(0, r) - [first + v == label]),   zero in rows of ignored_label and in padding columns
-// The entropy term adds scale entropy p_v (ln p_v + H(r)).
+// The entropy term adds scale entropy p_v (ln p_v + H(r)). In row r, scale is multiplied by weights.loss(r), except in the entropy
+// term, where it is multiplied by weights.entropy(r).
 // soft_cap > 0: the logits are the output of that soft cap, and dlogits is the gradient of its input. dlogits may be the memory of logits if T is A.
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
                             Tensor1<const Token> labels, Index first, Tensor1<const double> scale /*(1)*/, const LossTerms&,
-                            Tensor2<T> dlogits /*(R,V)*/, double soft_cap = 0);
+                            Tensor2<T> dlogits /*(R,V)*/, double soft_cap = 0, const RowWeights& weights = {});
 
 // Defined by each backend, called with checked arguments after the launch has been recorded.
 namespace backend {
@@ -78,11 +88,13 @@ void logits_sums(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A>
 template <class A>
 void logits_argmax(Device&, Tensor2<const A> logits, Index valid, Tensor1<const A> top, Index first, Tensor1<A> found);
 template <class A>
+void row_entropies(Device&, Tensor2<const A> sums, Tensor1<const Token> labels, Tensor1<double> entropies);
+template <class A>
 void cross_entropy(Device&, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms&, Tensor1<double> loss);
 template <class T>
 void cross_entropy_backward(Device&, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
                             Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms&, Tensor2<T> dlogits,
-                            double soft_cap);
+                            double soft_cap, const RowWeights&);
 
 }  // namespace backend
 

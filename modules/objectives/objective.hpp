@@ -53,6 +53,7 @@ struct SampleView {
   Token start = 0;                               // decoder start token, with which a text begins after an encoder
   std::span<const TextSpan> texts = {};          // texts of the sample in order, if documents are kept whole; else empty
   std::span<const Token> source = {};            // token ids of the text's encoder input; empty: the data has none
+  NamedHostValues values = {};                   // values of the objective's fields that come with the sample
 };
 
 // Loss of an objective: a sum over the values of a field that are not ignored_label, times a scale. No name: over the
@@ -64,12 +65,15 @@ struct LossSum {
 
 class Objective;
 
-// A frozen model that scores the samples of a step before the trained model does, because the loss reads its scores: name
-// in the deck (models.NAME), objective that it scores with, and field that receives ObjectiveScores::of_texts.
+// A frozen model that scores samples before the trained model does, because the loss reads its scores: name in the deck
+// (models.NAME), objective that it scores with, and field that receives its scores. These are ObjectiveScores::of_texts of
+// the samples of a step, or log-probabilities of rows, which a run requests itself.
 struct ScoringModel {
+  enum class Scores { of_texts, of_rows };
   std::string name;
   std::shared_ptr<const Objective> objective;
   ValueName<double> values;
+  Scores scores = Scores::of_texts;
 };
 
 class Objective {
@@ -114,6 +118,10 @@ class Objective {
   Index further_losses() const { return Index(losses().size()) - 1; }
   // Factor on the sum of a loss in the global batch, which has this number of labels.
   virtual double scale(const LossSum& loss, Index labels) const { return loss.weight / double(std::max<Index>(1, labels)); }
+  // Loss that runs report, given its sum over the global batch: by default the mean over the labels.
+  virtual double reported(double sum, Index labels) const { return sum / double(labels); }
+  // True if the samples are answers that the model itself generates during training (deck section rl), instead of data.
+  virtual bool reads_rollouts() const { return false; }
   virtual std::string head_layers() const { return {}; }
   // Objective of the same model for inference, without weights that only training needs; null: this objective.
   virtual std::shared_ptr<const Objective> without_training() const { return nullptr; }

@@ -21,7 +21,7 @@ void PairedLoss<T>::score(Pass& a, Tensor2<T> kept, const Labels& labels, Tensor
   const bool trains = scale.extent(0) > 0;
   compare(a, rewards, labels.values, trains, sum);
   if (!trains) return;
-  this->score_all(a, h, {labels.of_rows, {}, divisors_of(a, rewards, labels.values)}, scale, of_rows, nullptr);
+  this->score_all(a, h, {.labels = labels.of_rows, .weights = {.loss = weights_of(a, rewards, labels.values)}}, scale, of_rows, nullptr);
   all.reduce();
 }
 
@@ -65,20 +65,16 @@ void PairedLoss<T>::compare(Pass& a, Tensor2<double> rewards, const NamedDeviceV
   if (gradient) cross_entropy_backward<double>(a.dev, rewards, 2, top, sums, values.at(label_of_pair), 0, {}, {}, rewards);
 }
 
-// Divisor for the gradient of each row's loss: 1 / (-scale * gradient of the reward of its text); 0 for a row of no
-// text.
+// Weight of each row's loss: -scale * gradient of the reward of its text; 0 for a row of no text.
 template <class T>
-auto PairedLoss<T>::divisors_of(Pass& a, Tensor2<const double> gradient, const NamedDeviceValues& values) -> Tensor1<A> {
-  const Index rows = values.at(text_of_row).extent(0), texts = 2 * Index(gradient.extent(0));
-  const auto divisors = a.scratch<A>("divisors of rows", rows);
+auto PairedLoss<T>::weights_of(Pass& a, Tensor2<double> gradient, const NamedDeviceValues& values) -> Tensor1<double> {
+  const auto weights = a.scratch<double>("weights of rows", Index(values.at(text_of_row).extent(0)));
   Scope scope(a.dev.scratch);
-  const auto numerators = a.scratch<double>("numerators", texts), of_texts = a.scratch<double>("divisors of texts", texts),
-             of_rows = a.scratch<double>("divisors of rows, wide", rows);
-  fill<double>(a.dev, numerators, -1 / scale_);
-  divide_rows<double>(a.dev, column(numerators), flat(gradient), column(of_texts));
-  embedding<double>(a.dev, values.at(text_of_row), column(of_texts), 0, 1, column(of_rows));
-  convert<double, A>(a.dev, column(of_rows), column(divisors));
-  return divisors;
+  const auto scales = a.scratch<double>("scale", Index(2));
+  fill<double>(a.dev, scales, -scale_);
+  bias_scale<double>(a.dev, {}, scales, gradient);
+  embedding<double>(a.dev, values.at(text_of_row), column(flat(gradient)), 0, 1, column(weights));
+  return weights;
 }
 
 template class PairedLoss<double>;

@@ -27,7 +27,7 @@ class PairedLoss : public VocabularyHead<T> {
   void record_rewards(Pass&, Tensor2<const double> rewards, const NamedDeviceValues&, ObjectiveScores&);
   Tensor2<double> rewards_of(Pass&, Tensor1<const double> losses, const NamedDeviceValues&);
   void compare(Pass&, Tensor2<double> rewards, const NamedDeviceValues&, bool gradient, Tensor1<double> sum);
-  Tensor1<A> divisors_of(Pass&, Tensor2<const double> gradient, const NamedDeviceValues&);
+  Tensor1<double> weights_of(Pass&, Tensor2<double> gradient, const NamedDeviceValues&);
 
   double scale_;
 };

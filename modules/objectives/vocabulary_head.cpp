@@ -111,7 +111,10 @@ template <class T>
 auto VocabularyHead<T>::Rows::part(Index first, Index n) const -> Rows {
   Rows part{rows(labels, first, n)};
   if (losses.extent(0) > 0) part.losses = rows(losses, first, n);
-  if (divisors.extent(0) > 0) part.divisors = rows(divisors, first, n);
+  if (entropies.extent(0) > 0) part.entropies = rows(entropies, first, n);
+  if (weights.loss.extent(0) > 0) part.weights.loss = rows(weights.loss, first, n);
+  if (weights.entropy.extent(0) > 0) part.weights.entropy = rows(weights.entropy, first, n);
+  part.terms = terms;
   return part;
 }
 
@@ -144,8 +147,9 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, Ten
   auto logits = scratch.template tensor<A>(n, columns);
   auto top = scratch.template tensor<A>(n);
   const bool trains = scale.extent(0) > 0;
-  const LossTerms terms = trains ? terms_ : LossTerms{};
-  auto sums = scratch.template tensor<A>(terms.sums(), n);
+  const LossTerms terms = trains ? given.terms.value_or(terms_) : LossTerms{};
+  const bool has_entropies = given.entropies.extent(0) > 0;
+  auto sums = scratch.template tensor<A>(has_entropies ? 4 : terms.sums(), n);
   auto losses = given.losses.extent(0) > 0 ? given.losses : scratch.template tensor<double>(n);
   Tensor1<A> found;
   if (scored_) found = scratch.template tensor<A>(n);
@@ -157,8 +161,9 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, Ten
   logits_sums<A>(a.dev, logits, valid(), top, given.labels, first_token, sums);
   a.tensor.full().all_reduce(a.dev, flat(sums));
   cross_entropy<A>(a.dev, sums, top, given.labels, terms, losses);
+  if (has_entropies) row_entropies<A>(a.dev, sums, given.labels, given.entropies);
   add_in_order(a.dev, losses, sum);
-  if (trains) block_gradient(a, h, logits, top, sums, given, scale);
+  if (trains) block_gradient(a, h, logits, top, sums, given, scale, terms);
   if (!each || a.dev.dry_run()) return;
   const auto loss = to_host(a.dev, losses);
   const auto below = to_host(a.dev, rows(flat(sums), n, n));  // logit of the label minus the maximum logit
@@ -169,16 +174,11 @@ void VocabularyHead<T>::block_loss(Pass& a, Tensor2<T> h, const Rows& given, Ten
 
 template <class T>
 void VocabularyHead<T>::block_gradient(Pass& a, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows& given,
-                                       Tensor1<const double> scale) {
+                                       Tensor1<const double> scale, const LossTerms& terms) {
   Tensor2<T> dlogits;
   if constexpr (std::is_same_v<T, A>) dlogits = logits;
   else dlogits = a.dev.scratch.template tensor<T>(h.extent(0), columns_here());
-  if (given.divisors.extent(0) > 0) {
-    cross_entropy_backward<A>(a.dev, logits, valid(), top, sums, given.labels, first_column(), scale, terms_, logits, soft_cap_);
-    divide_rows<T>(a.dev, logits, given.divisors, dlogits);
-  } else {
-    cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, given.labels, first_column(), scale, terms_, dlogits, soft_cap_);
-  }
+  cross_entropy_backward<T>(a.dev, logits, valid(), top, sums, given.labels, first_column(), scale, terms, dlogits, soft_cap_, given.weights);
   weights_backward<T>(a.dev, {&w_}, dlogits, h, multiplier_);
   if (bias_) biases_backward<T>(a.dev, {bias_}, dlogits);
   linear_backward_input<T>(a.dev, dlogits, w_.template matrix<const T>(), h, multiplier_);

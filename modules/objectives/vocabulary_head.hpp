@@ -66,12 +66,13 @@ class VocabularyHead : public Head {
   // memory, h is replaced by the gradient of scale * loss. `scores`, if given, receives the score of every row. In
   // training, logits are only computed for rows that may have a label.
   void score(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum, ObjectiveScores* scores);
-  // Rows to be scored. `losses`, if given, receives the loss of each row. The gradient of row r is divided by
-  // divisors(r), and is 0 if the divisor is 0.
+  // Rows to be scored. `losses` and `entropies`, if given, receive the loss and the entropy of each row. `weights` are factors on the
+  // gradients of the rows. `terms`: optional terms of the loss instead of those of the head.
   struct Rows {
     Tensor1<const Token> labels;
-    Tensor1<double> losses = {};
-    Tensor1<const A> divisors = {};
+    Tensor1<double> losses = {}, entropies = {};
+    RowWeights weights = {};
+    std::optional<LossTerms> terms = {};
     Rows part(Index first, Index n) const;
   };
   // Scores all rows. The gradient is the partial one from this rank's shard of the vocabulary.
@@ -82,7 +83,8 @@ class VocabularyHead : public Head {
  private:
   void score_labelled_rows(Pass&, Tensor2<T> h, const Labels&, Tensor1<const double> scale, Tensor1<double> sum);
   void block_loss(Pass&, Tensor2<T> h, const Rows&, Tensor1<const double> scale, Tensor1<double> sum, std::vector<RowScore>* each);
-  void block_gradient(Pass&, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows&, Tensor1<const double> scale);
+  void block_gradient(Pass&, Tensor2<T> h, Tensor2<A> logits, Tensor1<const A> top, Tensor2<const A> sums, const Rows&, Tensor1<const double> scale,
+                      const LossTerms&);
 
   void add_scores(Pass&, Tensor2<const A> logits, Tensor1<const A> top, Tensor1<A> found, std::span<RowScore> rows);
 

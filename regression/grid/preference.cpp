@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preference training (DPO) and reward models on grids of up to 8 ranks: loss, gradients and predictions of pairs equal those of one
-// rank, whichever ranks hold the tokens of the two texts and the columns of the vocabulary.
+// Preference training (DPO), reward models and policy training on grids of up to 8 ranks: loss, gradients and predictions equal those of
+// one rank, whichever ranks hold the tokens of the two texts or of an answer, and the columns of the vocabulary.
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "modules/objectives/objective.hpp"
+#include "modules/objectives/policy_settings.hpp"
 #include "regression/support/cases.hpp"
 #include "regression/support/grids.hpp"
 #include "regression/support/seed.hpp"
@@ -48,7 +49,10 @@ StepOutcome step_on(Grid& grid, const RunConfig& run, Index batch, Index first) 
 
 TEST(preference, loss_and_gradients_equal_those_of_one_rank) {
   std::mt19937 random(seed_of_run());
-  for (const auto& [tied, objective] : {std::pair(false, preference(0.3)), {true, preference(0.3)}, {false, reward(0.05)}}) {
+  const auto by_token = policy({.clip = {0.2, 0.3, 3}, .kl = KlEstimator::k3, .entropy_bonus = true, .temperature = 1.2});
+  const auto by_answer = policy({.ratio = PolicyRatio::sequence, .kl = KlEstimator::k2});
+  for (const auto& [tied, objective] :
+       {std::pair(false, preference(0.3)), {true, preference(0.3)}, {false, reward(0.05)}, {true, by_token}, {false, by_answer}}) {
     const RunConfig run = run_of(Index(33 + random() % 12), tied, objective);
     const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
     const StepOutcome one = step_on(single_rank_grid(4), run, batch, first);

@@ -49,6 +49,7 @@ struct Sample {
   std::vector<std::int32_t> classes = {};  // class of each token, or of the text at its first token; else ignored_label; empty if not requested
   std::vector<TextSpan> texts = {};        // documents of this sample; only with the order documents
   std::vector<std::int32_t> source = {};   // encoder input of an encoder-decoder pair; empty for other corpora
+  NamedHostValues values = {};             // values of the objective's fields that come with the sample; empty for corpora
 };
 
 // Preference pairs: the documents of a corpus alternate between a chosen and a rejected text (data build --pairs), and

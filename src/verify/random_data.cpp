@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/verify/random_data.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "modules/objectives/objective.hpp"
+#include "modules/objectives/policy_settings.hpp"
 
 namespace gyr {
 
@@ -39,6 +41,28 @@ void set_random_weights(Engine& engine) {
   engine.reset_optimizer();
 }
 
+namespace {
+
+// Values of the rows of a sample of policy training, whose answers are the runs of target tokens.
+NamedHostValues random_policy_values(const std::vector<std::uint8_t>& learned, const Stream& stream) {
+  using namespace policy_field;
+  NamedHostValues values;
+  const std::size_t rows = learned.size() - 1;
+  values[answer].assign(rows, -1);
+  Token answers = 0;
+  for (std::size_t r = 0; r < rows; ++r)
+    if (learned[r + 1]) values[answer][r] = r > 0 && learned[r] ? answers - 1 : answers++;
+  for (Token i = 0; i < answers; ++i) values[inverse_length].push_back(1 / double(std::count(values[answer].begin(), values[answer].end(), i)));
+  const auto fill = [&](const ValueName<double>& name, double low, double high, Index which) {
+    for (std::size_t r = 0; r < rows; ++r) values[name].push_back(learned[r + 1] ? low + (high - low) * stream.uniform(Index(r) * 8 + which) : 0);
+  };
+  fill(old, -4, -2, 0), fill(reference, -4, -2, 1), fill(advantage, -2, 2, 2), fill(correction, 0.5, 1.5, 3);
+  fill(weight_in_loss, 0, 1, 4), fill(kl, 0, 0.1, 5), fill(entropy, 0, 0.1, 6), fill(share, 0, 0.1, 7);
+  return values;
+}
+
+}  // namespace
+
 Sample random_sample(const RunConfig& run, Index number) {
   const auto stream = [&](const char* what) { return Stream(seed, fmt::format("{} of sample {}", what, number)); };
   const Stream tokens = stream("tokens"), marks = stream("marks"), documents = stream("documents");
@@ -61,6 +85,7 @@ Sample random_sample(const RunConfig& run, Index number) {
   if (begins_with_pair) s.learned[3] = 1;
   if (compares) s.texts = texts_of(s.positions, documents);
   if (number == 0 && length > 1) s.learned[1] = 1;  // ensures that there is at least one target token
+  if (run.model.objective->reads_rollouts()) s.values = random_policy_values(s.learned, stream("values"));
   if (run.model.objective->reads_pairs()) {
     s.texts = {{0, std::min(run.train.seq_length, length - padding), 2 * number + 1}};
     const Stream of_source = stream("source");

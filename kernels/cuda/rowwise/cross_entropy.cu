@@ -110,6 +110,14 @@ GYR_KERNEL logits_sums_kernel(Global<const A> logits, LogitColumns columns, Glob
 }
 
 template <class A>
+GYR_KERNEL row_entropies_kernel(Global<const A> sums, Global<const Token> labels, Global<double> entropies) {
+  const Index r = block_index() * block_threads() + thread_index();
+  if (r >= entropies.columns()) return;
+  const double total = double(sums.load(0, r)), entropy = std::log(total) - double(sums.load(3, r)) / total;
+  entropies.store(r, labels.load(r) == ignored_label ? 0 : entropy);
+}
+
+template <class A>
 GYR_KERNEL cross_entropy_kernel(Global<const A> sums, Global<const A> top, Global<const Token> labels, LossTerms terms, Global<double> loss) {
   const Index r = block_index() * block_threads() + thread_index();
   if (r >= loss.columns()) return;
@@ -121,20 +129,21 @@ GYR_KERNEL cross_entropy_kernel(Global<const A> sums, Global<const A> top, Globa
 }
 
 // Each thread reads the elements that it overwrites, so dlogits may be the logits' memory. given: scale of the loss, or
-// empty for 1. label_term: amount that is subtracted in the label's column.
+// empty for 1. of_loss, of_entropy: RowWeights. label_term: amount that is subtracted in the label's column.
 template <class T, int N>
 GYR_KERNEL cross_entropy_backward_kernel(Global<const Acc<T>> logits, LogitColumns columns, Global<const Acc<T>> top, Global<const Acc<T>> sums,
-                                         Global<const Token> labels, Global<const double> given, LossTerms terms, SoftCap<Acc<T>> cap,
-                                         Global<T> dlogits) {
+                                         Global<const Token> labels, Global<const double> given, Global<const double> of_loss,
+                                         Global<const double> of_entropy, LossTerms terms, SoftCap<Acc<T>> cap, Global<T> dlogits) {
   using A = Acc<T>;
-  const double scale = given ? given.load(0) : 1;
-  const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), label_term = A(scale * (1 - terms.smoothing));
+  const double all = given ? given.load(0) : 1;
   each_wide_row(logits.rows(), [&](Index r) {
+    const double scale = of_loss ? all * of_loss.load(r) : all, of_bonus = of_entropy ? all * of_entropy.load(r) : all;
+    const A shift = terms.smoothing > 0 ? A(scale * terms.smoothing / double(terms.vocab_size)) : A(0), label_term = A(scale * (1 - terms.smoothing));
     const Token token = labels.load(r);
     const int valid = token == ignored_label ? 0 : int(columns.valid), label = int(columns.of(token));
     const double total = double(sums.load(0, r)), steeper = 1 + 2 * terms.z * (std::log(total) + double(top.load(r)));
     const A most = top.load(r), k = A(scale * steeper / total);
-    const A bonus = A(scale * terms.entropy / total), mean = terms.entropy != 0 ? A(double(sums.load(3, r)) / total) : A(0);
+    const A bonus = A(of_bonus * terms.entropy / total), mean = terms.entropy != 0 ? A(double(sums.load(3, r)) / total) : A(0);
     each_wide_column<N>(columns.held, [&](int c) {
       Pack<A, N> v = {};
       if (c < valid) {
@@ -191,6 +200,11 @@ void logits_argmax(Device& dev, Tensor2<const A> logits, Index valid, Tensor1<co
 }
 
 template <class A>
+void row_entropies(Device& dev, Tensor2<const A> sums, Tensor1<const Token> labels, Tensor1<double> entropies) {
+  launch(dev, "row_entropies", {ceil_div(entropies.extent(0), usual_threads), usual_threads}, row_entropies_kernel<A>, sums, labels, entropies);
+}
+
+template <class A>
 void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Tensor1<const Token> labels, const LossTerms& terms,
                    Tensor1<double> loss) {
   launch(dev, "cross_entropy", {ceil_div(loss.extent(0), usual_threads), usual_threads}, cross_entropy_kernel<A>, sums, top, labels, terms, loss);
@@ -199,7 +213,7 @@ void cross_entropy(Device& dev, Tensor2<const A> sums, Tensor1<const A> top, Ten
 template <class T>
 void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index valid, Tensor1<const Acc<T>> top, Tensor2<const Acc<T>> sums,
                             Tensor1<const Token> labels, Index first, Tensor1<const double> scale, const LossTerms& terms, Tensor2<T> dlogits,
-                            double soft_cap) {
+                            double soft_cap, const RowWeights& weights) {
   using A = Acc<T>;
   const LogitColumns columns(logits, valid, first);
   const Global<const A> in(logits);
@@ -207,7 +221,7 @@ void cross_entropy_backward(Device& dev, Tensor2<const Acc<T>> logits, Index val
   with_packs<T>(
       [&](auto n) {
         launch(dev, "cross_entropy_backward", grid_of_wide_rows<n>(in.rows(), columns.held, 0), cross_entropy_backward_kernel<T, n>, in, columns, top,
-               sums, labels, scale, terms, SoftCap<A>(soft_cap), out);
+               sums, labels, scale, weights.loss, weights.entropy, terms, SoftCap<A>(soft_cap), out);
       },
       in, out);
 }
