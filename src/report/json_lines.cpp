@@ -42,6 +42,7 @@ std::string json_of(const StepReport& r) {
                {"seconds_left", r.seconds_left}};
   if (r.dropped_choices) json["dropped_choices"] = *r.dropped_choices;
   if (r.order_loss) json["sentence_order_loss"] = *r.order_loss;
+  for (const auto& [name, value] : r.figures) json[name] = value;
   for (const auto& loss : r.mtp_losses) json["mtp_losses"].push_back(maybe(loss));
   return json_text(json);
 }

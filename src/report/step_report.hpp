@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/scalar.hpp"
@@ -24,7 +26,8 @@ struct StepReport {
   // multi-token prediction (MTP) losses by depth, if reported; nullopt: no token has a target at this depth
   std::vector<std::optional<double>> mtp_losses = {};
   std::optional<double> order_loss = {};  // loss of sentence-order prediction, if reported
-  double grad_norm = 0;                   // gradient norm before clipping
+  std::vector<std::pair<std::string, double>> figures = {};  // policy training: metrics of the loss by name
+  double grad_norm = 0;                                      // gradient norm before clipping
   std::optional<double> params_norm;
   std::optional<double> expert_load;      // for models with experts: maximum expert load of any layer, in tokens relative to an even distribution
   std::optional<double> dropped_choices;  // if capacity is limited: fraction 0..1 of the expert choices that exceeded it

@@ -102,6 +102,7 @@ void TensorBoard::write(const StepReport& r) {
   };
   both("lm loss", r.loss);
   if (r.order_loss) both("sop loss", *r.order_loss);
+  for (const auto& [name, value] : r.figures) both(name, value);
   for (std::size_t k = 0; k < r.mtp_losses.size(); ++k)
     if (r.mtp_losses[k]) both("mtp_" + std::to_string(k + 1) + " loss", *r.mtp_losses[k]);
   both("learning-rate", r.learning_rate);

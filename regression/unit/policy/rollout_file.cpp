@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The file of an iteration's rollouts: what is written is read again, and damage is refused.
+#include "src/policy/rollout_file.hpp"
+
+#include <random>
+
+#include "regression/support/folder.hpp"
+#include "regression/support/rollouts.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+#include "src/hdf5/file.hpp"
+
+namespace gyr::testing::rollout_file_suite {
+namespace {
+
+void expect_equal(const Rollouts& a, const Rollouts& b) {
+  EXPECT_EQ(a.iteration, b.iteration);
+  EXPECT_EQ(a.version, b.version);
+  EXPECT_EQ(a.group, b.group);
+  EXPECT_EQ(a.reward_names, b.reward_names);
+  ASSERT_EQ(a.all.size(), b.all.size());
+  for (std::size_t i = 0; i < a.all.size(); ++i) {
+    const Rollout &x = a.all[i], &y = b.all[i];
+    EXPECT_EQ(std::tie(x.prompt, x.sample, x.tokens, x.begin, x.end, x.said, x.old, x.reference, x.rewards, x.reward),
+              std::tie(y.prompt, y.sample, y.tokens, y.begin, y.end, y.said, y.old, y.reference, y.rewards, y.reward));
+  }
+}
+
+TEST(rollout_file, rollouts_are_read_as_written) {
+  const Folder folder;
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 20; ++draw) {
+    Rollouts r = drawn_rollouts(random);
+    if (random() % 2)
+      for (Rollout& one : r.all) one.old.clear(), one.reference.clear();
+    if (random() % 2) r.all[random() % r.all.size()].reward.reset();
+    const auto path = rollout_path(folder.path(), r.iteration);
+    write_rollouts(path, r);
+    expect_equal(read_rollouts(path), r);
+  }
+}
+
+TEST(rollout_file, contradicting_lengths_are_refused) {
+  const Folder folder;
+  std::mt19937 random(seed_of_run());
+  const auto refused = [&](const std::function<void(Rollouts&)>& damage) {
+    Rollouts r = drawn_rollouts(random);
+    damage(r);
+    const auto path = rollout_path(folder.path(), 1);
+    write_rollouts(path, r);
+    const Error error = error_of([&] { read_rollouts(path); });
+    EXPECT_EQ(error.code, Exit::data);
+    EXPECT_NE(std::string(error.what()).find("its arrays contradict each other"), std::string::npos) << error.what();
+  };
+  refused([](Rollouts& r) { r.all[0].said.pop_back(); });
+  refused([](Rollouts& r) { r.all[0].begin = Index(r.all[0].tokens.size()); });
+  refused([](Rollouts& r) { r.all[0].begin = 0; });
+  refused([](Rollouts& r) { r.all.back().old.clear(); });
+  refused([](Rollouts& r) { r.group = Index(r.all.size()) + 1; });
+  const Error absent = error_of([&] { read_rollouts(rollout_path(folder.path(), 99)); });
+  EXPECT_EQ(absent.code, Exit::missing);
+}
+
+}  // namespace
+}  // namespace gyr::testing::rollout_file_suite

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/policy/iteration_figures.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/policy/advantages.hpp"
+
+namespace gyr {
+
+namespace {
+
+struct Mean {
+  double sum = 0, squares = 0, count = 0, most = 0;
+  void add(double x) { sum += x, squares += x * x, count += 1, most = std::max(most, x); }
+  double mean() const { return count > 0 ? sum / count : 0; }
+  double deviation() const { return count > 1 ? std::sqrt(std::max(0.0, (squares - sum * sum / count) / (count - 1))) : 0; }
+};
+
+void add_rewards(const Rollouts& rollouts, IterationReport& report) {
+  Mean all;
+  std::vector<Mean> parts(rollouts.reward_names.size());
+  for (const Rollout& r : rollouts.all) {
+    if (r.reward) all.add(*r.reward);
+    else report.without_reward += 1;
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      if (r.rewards[k]) parts[k].add(*r.rewards[k]);
+  }
+  report.reward = all.mean(), report.reward_deviation = all.deviation();
+  for (std::size_t k = 0; k < parts.size(); ++k) report.rewards.emplace_back(rollouts.reward_names[k], parts[k].mean());
+  const std::vector<bool> equal = groups_without_spread(rollouts);
+  report.equal_groups = double(std::count(equal.begin(), equal.end(), true)) / double(std::max<std::size_t>(1, equal.size()));
+}
+
+void add_lengths(const Rollouts& rollouts, IterationReport& report) {
+  Mean length, ended;
+  report.shortest = rollouts.all.empty() ? 0 : rollouts.all.front().length();
+  for (const Rollout& r : rollouts.all) {
+    length.add(double(r.length())), ended.add(r.ended());
+    report.shortest = std::min(report.shortest, r.length()), report.longest = std::max(report.longest, r.length());
+  }
+  report.length = length.mean(), report.ended = ended.mean();
+}
+
+void add_log_probs(const Rollouts& rollouts, IterationReport& report) {
+  Mean said, gap, kl;
+  for (const Rollout& r : rollouts.all)
+    for (std::size_t t = 0; t < r.said.size(); ++t) {
+      said.add(r.said[t]);
+      if (!r.old.empty()) gap.add(std::abs(r.said[t] - r.old[t]));
+      if (!r.reference.empty()) kl.add((r.old.empty() ? r.said : r.old)[t] - r.reference[t]);
+    }
+  report.log_prob = said.mean();
+  if (gap.count > 0) report.gap = gap.mean(), report.largest_gap = gap.most;
+  if (kl.count > 0) report.kl = kl.mean();
+}
+
+}  // namespace
+
+IterationReport figures_of(const Rollouts& rollouts, const std::vector<std::vector<double>>& advantages, Index iterations, double seconds) {
+  IterationReport report{.iteration = rollouts.iteration, .iterations = iterations, .version = rollouts.version};
+  report.prompts = rollouts.groups(), report.answers = Index(rollouts.all.size()), report.seconds = seconds;
+  add_rewards(rollouts, report);
+  add_lengths(rollouts, report);
+  add_log_probs(rollouts, report);
+  Mean advantage;
+  for (const auto& of_answer : advantages)
+    for (const double a : of_answer) advantage.add(a);
+  report.advantage_deviation = advantage.deviation();
+  return report;
+}
+
+}  // namespace gyr

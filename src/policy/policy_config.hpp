@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Settings of policy training from rewards (train.objective: policy): deck section rl.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "modules/objectives/policy_settings.hpp"
+#include "modules/settings/settings.hpp"
+#include "src/policy/advantages.hpp"
+#include "src/policy/rewards/reward_config.hpp"
+
+namespace gyr {
+
+// Weight of an answer token in the loss of a minibatch with B answers and N answer tokens: 1 / N, 1 / (B T) for an answer of T
+// tokens, or 1 / (B max_new_tokens).
+enum class LossAggregate { token, sequence, constant };
+// Log-probabilities of the policy before the update. automatic: step if an iteration is one optimizer step, else scored. step: those of
+// the step itself. scored: a forward pass over the windows before the first update. said: those of the generation.
+enum class OldLogProbs { automatic, scored, said, step };
+// Treatment of answers that were cut at max_new_tokens.
+enum class CutAnswers { keep, mask };
+
+struct PolicyConfig {
+  Index iterations = 0, prompts = 0, group = 0, epochs = 1, minibatches = 1;
+  std::uint64_t seed = 1;
+  AdvantageRules advantage;
+  PolicySettings loss;
+  LossAggregate aggregate = LossAggregate::token;
+  double entropy_coefficient = 0;
+  double kl_in_loss = 0;  // coefficient of loss.kl
+  OldLogProbs old = OldLogProbs::automatic;
+  CutAnswers cut = CutAnswers::keep;
+  Index max_new_tokens = 0, sequences = 0;  // sequences: decoded together; 0: automatic
+  bool exact = false;
+  std::vector<Index> end_tokens;
+  std::vector<RewardConfig> rewards;
+
+  Index rollouts() const { return prompts * group; }  // of an iteration
+  Index per_minibatch() const { return rollouts() / minibatches; }
+  Index steps_of_iteration() const { return epochs * minibatches; }
+  Index steps() const { return iterations * steps_of_iteration(); }
+  bool reads_reference() const { return kl_in_loss > 0 || advantage.kl != RewardKl::none; }
+  bool scores_old() const { return old == OldLogProbs::scored; }
+};
+
+// Declares section rl. Exit::config if settings contradict each other, for runs that are trained with it (`trains`).
+PolicyConfig read_policy(Section& rl, bool trains);
+
+}  // namespace gyr
