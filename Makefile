@@ -20,7 +20,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder demo-phonebook test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## build the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -39,6 +39,9 @@ demo-encoder: build ## demonstration: does MLM pretraining on descriptions of De
 
 demo-phonebook: build ## demonstration: a small Mamba-2 state fails to recall entries of a phonebook, one attention layer recalls them; STEPS=3000, TESTS=500
 	@jobscripts/demo-phonebook.sh
+
+demo-policy: build ## demonstration: a model with random weights learns from rewards alone to repeat a digit; SEEDS="1 2 3"
+	@jobscripts/demo-policy.sh
 
 test: configure ## build and run all tests; compiler warnings are errors if the variable CI is set
 	@cmake --build $(BUILD) --parallel $(JOBS)

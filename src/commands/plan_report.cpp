@@ -188,6 +188,11 @@ std::string further_text(const FurtherPlan& f) {
       bytes_text(double(placed.run.largest_batch() * scores_per_sample(placed)) * sizeof(double)));
 }
 
+std::string generation_text(const PolicyConfig& c) {
+  return fmt::format("{} x {} of up to {} per iteration of {}; predicted times leave it out", counted(c.prompts, "prompt"),
+                     counted(c.group, "answer"), counted(c.max_new_tokens, "token"), counted(c.steps_of_iteration(), "step"));
+}
+
 std::string further_traffic(const std::vector<FurtherPlan>& further) {
   std::string text;
   for (const FurtherPlan& f : further)
@@ -351,6 +356,7 @@ Facts plan_facts(const RunPlan& plan, bool with_tokens) {
                                                    100 * bubble_fraction(config.schedule, shape),
                                                    shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : ""));
   for (const FurtherPlan& f : further) facts.emplace_back("models." + f.placed.use.name, further_text(f));
+  if (run.policy) facts.emplace_back("generation", generation_text(*run.policy));
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)
     facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));

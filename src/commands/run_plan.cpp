@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/train/engine_config.hpp"
+#include "src/train/policy_generation.hpp"
 #include "src/train/scoring_models.hpp"
 
 namespace gyr {
@@ -58,6 +59,16 @@ void add_further(RankPlan& plan, const Layout& layout, const std::vector<Further
   }
 }
 
+// Adds the memory in which the answers of policy training are generated.
+void add_generator(RankPlan& plan, const RunConfig& run, const EngineConfig& config, const Layout& layout, Index prompt) {
+  Grid grid = Grid::dry_run(generation_layout(layout), plan.position);
+  const Index bytes = Generator::working_bytes(config.model, config.precision, grid, generator_capacity(run, prompt, layout));
+  const Index more = bytes - plan.capacity.working();
+  if (more <= 0) return;
+  plan.capacity = with_working(plan.capacity, bytes);
+  plan.memory.push_back({Memory::scratch, "KV cache, state and scratch of generation, beyond those of training", more});
+}
+
 }  // namespace
 
 const RankPlan& plan_at(const std::vector<RankPlan>& ranks, const Layout& layout, int position) {
@@ -71,6 +82,8 @@ RunPlan::RunPlan(RunConfig r, int number)
     : run(std::move(r)), layout(layout_of(run, number)), config(engine_config(run, layout)), ranks(planned_ranks(config, layout)) {
   for (PlacedModel& placed : placed_models(run, number)) further.emplace_back(std::move(placed));
   for (RankPlan& plan : ranks) add_further(plan, layout, further);
+  if (!run.policy) return;
+  for (const Index prompt = longest_prompt(run); RankPlan & plan : ranks) add_generator(plan, run, config, layout, prompt);
 }
 
 const RankPlan& RunPlan::largest_rank() const {

@@ -90,7 +90,7 @@ std::vector<PlacedModel> placed_models(const RunConfig& run, int ranks) {
 Index scores_per_sample(const PlacedModel& placed) {
   for (const NamedField& field : placed.use.objective->fields(placed.run.model, placed.run.train.seq_length))
     if (const auto* values = std::get_if<ValueField<double>>(&field); values && values->name.text == placed.use.values.text)
-      return values->per_sequence;
+      return values->count(1, placed.run.train.seq_length);
   fail(Exit::internal, "the objective {} has no values '{}' per sequence", placed.use.objective->name(), placed.use.values.text);
 }
 

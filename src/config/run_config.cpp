@@ -53,6 +53,43 @@ void check_best(const RunConfig& run, const Deck& deck) {
           deck.settings_text({"checkpoint.keep_best", "train.eval_every"}));
 }
 
+void read_objective_of(RunConfig& run, Deck& deck, const Objective& otherwise) {
+  ModelConfig& m = run.model;
+  m.objective = read_objective(train_section(deck), m, otherwise);
+  m.loss_terms = read_loss_terms(train_section(deck));
+  if (!m.objective->classes().empty() || m.objective->gives_values()) m.tie_word_embeddings = false;
+  Section& rl = deck.section("rl", "policy training from rewards (train.objective: policy)", Effect::course);
+  const PolicyConfig read = read_policy(rl, m.objective->reads_rollouts());
+  if (m.objective->reads_rollouts()) run.policy = read, m.objective = policy(read.loss);
+}
+
+// Steps and sequences of an optimizer step that follow from section rl: each answer fills at most one window.
+std::optional<PlannedSteps> planned_steps(const std::optional<PolicyConfig>& policy) {
+  if (!policy) return {};
+  return PlannedSteps{policy->steps(), policy->per_minibatch()};
+}
+
+// Requirements of policy training on the other sections.
+void check_policy(const RunConfig& run, const Deck& deck) {
+  const ModelConfig& m = run.model;
+  require(!has_encoder(m), Exit::config,
+          "train.objective = policy: model.pattern has an encoder; only models that write token by token learn from rewards");
+  require(!m.dropout.any(), Exit::config,
+          "train.objective = policy: model.dropout is set, and old and new log-probabilities must be those of one function; set it to 0");
+  require(m.moe.capacity_factor == 0, Exit::config,
+          "{}: generation drops no expert choice and training would; set it to 0 for train.objective: policy",
+          deck.settings_text({"model.moe.capacity_factor"}));
+  require(run.train.eval_every == 0 && !run.checkpoint.keep_best, Exit::config,
+          "train.eval_every: policy training does not validate on texts; set it to 0 and follow the rewards in the log");
+  require(run.train.non_finite != NonFinite::rollback && run.train.spike == 0, Exit::config,
+          "train.non_finite = rollback or train.spike: the same answers would be generated again; use train.non_finite: stop or skip");
+  require(run.train.ramp.empty(), Exit::config, "train.ramp: the batch follows from rl.prompts, num_generations and minibatches; remove it");
+  const bool has_reference = std::any_of(run.models.begin(), run.models.end(), [](const FurtherModel& f) { return f.name == "reference"; });
+  require(has_reference || !run.policy->reads_reference(), Exit::config,
+          "{}: the KL divergence needs a reference model; name it in models.reference.init_from, or set rl.kl.coefficient=0",
+          deck.settings_text({"rl.kl.coefficient"}));
+}
+
 }  // namespace
 
 RunDefaults::RunDefaults() { model.pattern.assign(36, layer_type("hybrid").symbol); }
@@ -72,15 +109,13 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   read_init_from(deck);
   Section& model = model_section(deck);
   run.model = read_model_config(model, defaults.model);
-  run.model.objective = read_objective(train_section(deck), run.model, *defaults.model.objective);
-  run.model.loss_terms = read_loss_terms(train_section(deck));
-  if (!run.model.objective->classes().empty() || run.model.objective->gives_values()) run.model.tie_word_embeddings = false;
+  read_objective_of(run, deck, *defaults.model.objective);
   run.model.lora = read_lora(finetune_section(deck).section("lora", "low-rank adapters (LoRA)"), defaults.model.lora);
   check_source(run.model);
   run.model.objective->check_model(run.model);
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
-  run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length);
+  run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length, planned_steps(run.policy));
   Section& optimizer = deck.section("optimizer", "update rule of the weights, and its learning rate", Effect::course);
   const std::vector<Weight> weights = declared_weights(run.model);
   check_targets(run.model.lora, weights);
@@ -124,6 +159,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   check_bounds(run, deck);
   check_data(run);
   check_best(run, deck);
+  if (run.policy) check_policy(run, deck);
   return run;
 }
 
@@ -213,6 +249,8 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
               type.name);
       idle.push_back(fmt::format("{} is not read: train.objective is {}", settings_text, chosen));
     }
+    require(run.policy || !d.path.starts_with("rl."), Exit::config, "{}: train.objective is {}, which does not read section rl; set that to policy",
+            deck.settings_text({d.path}), chosen);
     if (d.path.starts_with("optimizer.power_") && run.lr.schedule != "power")
       idle.push_back(fmt::format("{} is not read: optimizer.schedule is {}", deck.settings_text({d.path}), run.lr.schedule));
     if (d.path == "optimizer.weight_decay_start" && run.weight_decay.schedule == "constant")

@@ -18,6 +18,7 @@
 #include "src/fault/fault_settings.hpp"
 #include "src/parallel/layout.hpp"
 #include "src/parallel/parallel_config.hpp"
+#include "src/policy/policy_config.hpp"
 #include "src/report/progress.hpp"
 #include "src/supervisor/supervise_settings.hpp"
 #include "src/trace/trace_config.hpp"
@@ -30,6 +31,7 @@ struct RunConfig {
   std::vector<FurtherModel> models;  // models besides the trained one
   DataConfig data;
   TrainConfig train;
+  std::optional<PolicyConfig> policy;  // policy training from rewards; empty: another objective
   OptimizerConfig optimizer;
   LearningRate lr;
   WeightDecay weight_decay;

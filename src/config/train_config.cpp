@@ -73,7 +73,25 @@ void check_branch(const TrainConfig& c, std::int64_t saved) {
           c.init_from, saved, c.steps, saved);
 }
 
-TrainConfig read_train(Section& s, const std::string& precision, Index seq_length) {
+namespace {
+
+void read_amounts(Section& s, const std::optional<PlannedSteps>& planned, TrainConfig& c) {
+  c.steps = s.get("steps", planned ? planned->steps : 1000, "number of optimizer steps; policy training: iterations x epochs x minibatches of rl")
+                .at_least(0)
+                .at_most(most_steps);
+  c.global_batch_size = s.get("global_batch_size", planned ? planned->global_batch_size : 8,
+                              "sequences per optimizer step, over all ranks; policy training: the most windows that its answers need")
+                            .positive()
+                            .at_most(most_sequences);
+  require(!planned || (c.steps == planned->steps && c.global_batch_size >= planned->global_batch_size), Exit::config,
+          "{}: with train.objective: policy the steps follow from rl.iterations x rl.epochs x rl.minibatches = {}, and the batch from rl.prompts x "
+          "rl.num_generations / rl.minibatches = {}; remove these keys",
+          s.settings_text({"steps", "global_batch_size"}), planned ? planned->steps : 0, planned ? planned->global_batch_size : 0);
+}
+
+}  // namespace
+
+TrainConfig read_train(Section& s, const std::string& precision, Index seq_length, const std::optional<PlannedSteps>& planned) {
   TrainConfig c;
   c.init_from = read_init_from(s);
   auto head = s.get("init_head", "stored", "head of the initial weights: the stored one, or a new random one on top of their trunk (weights model.*)")
@@ -88,8 +106,7 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
   c.precision = s.get("precision", precision, "arithmetic; bf16: mixed precision with bf16 storage and GEMMs, fp32 accumulation and master weights")
                     .one_of({"fp32", "fp64", "bf16"});
   c.gemm_library = read_gemm_library(s);
-  c.steps = s.get("steps", 1000, "number of optimizer steps").at_least(0).at_most(most_steps);
-  c.global_batch_size = s.get("global_batch_size", 8, "sequences per optimizer step, over all ranks").positive().at_most(most_sequences);
+  read_amounts(s, planned, c);
   c.micro_batch_size =
       s.get("micro_batch_size", 1, "sequences per micro-batch of a data-parallel rank").positive().at_most(most_sequences).effect(Effect::none);
   c.seq_length = s.get("seq_length", seq_length, "tokens per sequence").unit("tokens").positive().at_most(longest);

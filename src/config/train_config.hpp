@@ -2,6 +2,7 @@
 // Settings of training steps: deck keys train.*. Most parts of a run read some of them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,8 +40,12 @@ struct TrainConfig {
   std::vector<BatchStep> batches() const { return ramp.empty() ? std::vector<BatchStep>{{0, global_batch_size}} : ramp; }
 };
 
-// `precision`, `seq_length`: defaults of these keys.
-TrainConfig read_train(Section&, const std::string& precision, Index seq_length);
+// Number of steps, and of sequences of a step, that follow from other settings.
+struct PlannedSteps {
+  Index steps, global_batch_size;
+};
+// `precision`, `seq_length`: defaults of these keys. Exit::config if the deck sets other numbers than the planned ones.
+TrainConfig read_train(Section&, const std::string& precision, Index seq_length, const std::optional<PlannedSteps>& planned = {});
 // Reads only train.init_from.
 std::string read_init_from(Section& train);
 bool read_branch(Section& train);         // reads only train.branch

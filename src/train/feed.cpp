@@ -84,10 +84,25 @@ Index samples_of(const RunConfig& run) {
 
 namespace {
 
-Dataset training_data(const RunConfig& run) {
+void require_prefixes(const RunConfig& run) {
   require(!run.data.prefixes.empty(), Exit::config,
           "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx, which `gyrfalcon data build` makes from text");
+}
+
+Dataset training_data(const RunConfig& run) {
+  require_prefixes(run);
   return Dataset(dataset_options(run, Split::train, samples_of(run)));
+}
+
+// Prompts of policy training, each of which fits a window together with its answer.
+Prompts prompts_of(const RunConfig& run) {
+  require_prefixes(run);
+  Prompts prompts({run.data.prefixes.begin(), run.data.prefixes.end()}, run.model.vocab_size);
+  const Index needed = Index(prompts.longest()) + run.policy->max_new_tokens;
+  require(needed <= run.train.seq_length, Exit::data,
+          "train.seq_length = {}: the longest prompt has {} tokens and rl.generate.max_new_tokens is {}; set train.seq_length to {} or more",
+          run.train.seq_length, prompts.longest(), run.policy->max_new_tokens, needed);
+  return prompts;
 }
 
 std::optional<Dataset> validation_data(const RunConfig& run) {
@@ -100,7 +115,9 @@ std::optional<Dataset> validation_data(const RunConfig& run) {
 RunData open_data(const RunConfig& run, Grid& grid) {
   grid.begin_task("data");
   run.model.objective->check_training(run.model);
-  RunData data{training_data(run), {}};
+  RunData data;
+  if (run.policy) data.prompts = prompts_of(run);
+  else data.training = training_data(run);
   collective_check(grid.world(), [&] {
     if (grid.position() == 0 && !run.data.tokenizer.empty()) check_tokenizer(run);
   });
@@ -110,7 +127,8 @@ RunData open_data(const RunConfig& run, Grid& grid) {
 
 std::string refusal_of_data(const RunConfig& run) {
   try {
-    training_data(run);
+    if (run.policy) prompts_of(run);
+    else training_data(run);
     validation_data(run);
     return "";
   } catch (const Error& error) {
@@ -119,6 +137,7 @@ std::string refusal_of_data(const RunConfig& run) {
 }
 
 std::optional<double> epochs_of(const RunConfig& run) {
+  if (run.policy) return {};
   try {
     return epochs_of(run, training_data(run));
   } catch (const Error&) {
@@ -191,8 +210,15 @@ std::string doubtful_epochs(const RunConfig& run, const Dataset& training) {
       counted(samples_per_epoch(training), "sequence"), epochs);
 }
 
+std::string prompts_text(const RunConfig& run, const Prompts& prompts) {
+  const PolicyConfig& c = *run.policy;
+  return fmt::format("{}; an iteration answers {} of them {}, and has {}; the run reads {:.3g} epochs", counted(Index(prompts.size()), "prompt"),
+                     c.prompts, counted(c.group, "time"), counted(c.steps_of_iteration(), "optimizer step"),
+                     double(c.iterations) * double(c.prompts) / double(std::max<std::int64_t>(1, prompts.size())));
+}
+
 std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) {
-  std::vector<std::string> lines{epoch_text(run, data.training)};
+  std::vector<std::string> lines{data.prompts ? prompts_text(run, *data.prompts) : epoch_text(run, *data.training)};
   for (const FurtherModel& m : run.models) {
     lines.push_back(fmt::format("models.{}: frozen, from {}, on ranks {}", m.name, m.init_from, m.ranks));
     std::error_code no;
@@ -204,8 +230,9 @@ std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) 
     if (!warning.empty()) lines.push_back("warning: " + warning);
   };
   warn(doubtful_vocabulary(run));
-  warn(doubtful_epochs(run, data.training));
-  for (const std::string& note : data.training.notes()) lines.push_back(note);
+  if (data.training) warn(doubtful_epochs(run, *data.training));
+  if (data.training)
+    for (const std::string& note : data.training->notes()) lines.push_back(note);
   if (!data.validation) return lines;
   for (const std::string& note : data.validation->notes()) lines.push_back("validation: " + note);
   warn(doubtful_evaluation(run, samples_per_epoch(*data.validation)));

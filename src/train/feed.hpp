@@ -6,14 +6,15 @@
 
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
+#include "src/data/prompts.hpp"
 #include "src/engine/step/engine.hpp"
 
 namespace gyr {
 
-// Training samples of a run, and validation samples if the run validates.
+// Training samples of a run, and validation samples if the run validates. Policy training has prompts instead.
 struct RunData {
-  Dataset training;
-  std::optional<Dataset> validation;
+  std::optional<Dataset> training, validation = {};
+  std::optional<Prompts> prompts = {};
 };
 // Collective over the grid. Exit::config, Exit::data or Exit::missing if deck and files do not fit together.
 RunData open_data(const RunConfig&, Grid&);

@@ -124,6 +124,11 @@ void RunLog::validation(ValidationReport report) {
   tensorboard_.write(report);
 }
 
+void RunLog::iteration(bool prints, const IterationReport& report) {
+  if (prints) print_line(iteration_line(report));
+  metrics_.line(iteration_json(report, now()));
+}
+
 void RunLog::saved(const Saved& saved) {
   print_line(fmt::format("checkpoint {}, {} in {}, written in {} ({}), training blocked for {}", saved.path.string(),
                          metric_text(double(saved.bytes), "B"), counted(saved.files, "file"), time_text(saved.write_seconds),

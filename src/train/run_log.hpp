@@ -5,6 +5,7 @@
 #include "kernels/base/printable.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/config/run_config.hpp"
+#include "src/report/iteration_report.hpp"
 #include "src/report/json_lines.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/tensorboard.hpp"
@@ -41,6 +42,7 @@ class RunLog {
   void print_line(std::string_view line) { progress_.print_line(printable_line(line)); }
   void step(StepReport);  // adds time, throughput and memory to the report, and logs it
   void validation(ValidationReport);
+  void iteration(bool prints, const IterationReport&);  // prints: on standard output too
   void saved(const Saved&);
   // Logs a step that was not applied. `back`: the step that the run rolls back to; none: only the update is skipped.
   void left_out(Index step, const Span& samples, const std::string& why, std::optional<Index> back);

@@ -8,6 +8,7 @@
 #include "src/parallel/collective_check.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/train/engine_config.hpp"
+#include "src/train/row_scores.hpp"
 
 namespace gyr {
 
@@ -33,12 +34,17 @@ std::vector<PlannedModel> planned_models(const RunConfig& run, int rank, int ran
   return planned;
 }
 
+Capacity with_working(Capacity all, Index bytes) {
+  all.scratch += std::max<Index>(0, bytes - (all.forward_slots() + all.scratch));
+  return all;
+}
+
 Capacity together(const Capacity& trained, const std::vector<PlannedModel>& models) {
   Capacity all = trained;
   for (const PlannedModel& m : models) {
     if (!m.capacity) continue;
     all.weights += m.capacity->weights;
-    all.scratch += std::max<Index>(0, m.capacity->working() - (all.forward_slots() + all.scratch));
+    all = with_working(all, m.capacity->working());
     all.live = std::max(all.live, m.capacity->live);
   }
   return all;
@@ -83,20 +89,32 @@ ScoringModels::~ScoringModels() {
   }
 }
 
+std::vector<double> ScoringModels::text_scores(Held& held, const SampleSource& source, const Span& samples, Index per_sample) {
+  const EngineConfig& config = held.engine.config();
+  std::vector<double> scores(std::size_t(samples.size() * per_sample), 0);
+  const int micros = micros_of(held.engine, held.grid, samples.size());
+  const Scores found = held.engine.scores(feed(source, samples.first, config, held.grid), micros);
+  for (int i = 0; i < micros && held.grid.tensor().rank() == 0; ++i) {
+    const std::vector<double>& of_texts = found[std::size_t(i)].of_texts;  // empty on ranks that do not have them
+    std::copy(of_texts.begin(), of_texts.end(), scores.begin() + first_sample(config.micro_batch_size, i, held.grid) * per_sample);
+  }
+  return scores;
+}
+
+std::vector<double> ScoringModels::log_probs(const std::string& name, const SampleSource& source, const Span& samples, Device& dev) {
+  const auto model = std::find_if(models_.begin(), models_.end(), [&](const PlacedModel& m) { return m.use.name == name; });
+  ensure(model != models_.end(), "the run has no model {}", name);
+  return scores_of(*model, held_[std::size_t(model - models_.begin())].get(), source, samples, scores_per_sample(*model), dev);
+}
+
 std::vector<double> ScoringModels::scores_of(const PlacedModel& model, Held* held, const SampleSource& source, const Span& samples, Index per_sample,
                                              Device& dev) {
   std::vector<double> scores(std::size_t(samples.size() * per_sample), 0);
   if (held) {
-    const EngineConfig& config = held->engine.config();
-    const MicroBatches read = feed(source, samples.first, config, held->grid);
-    const int micros = int(samples.size() / (held->grid.layout().size(Axis::data) * config.micro_batch_size));
     dev.fence();  // the models use the same working memory, in streams of their own
-    const Scores found = held->engine.scores(read, micros);
+    scores = model.use.scores == ScoringModel::Scores::of_texts ? text_scores(*held, source, samples, per_sample)
+                                                                : row_log_probs(held->engine, source, samples);
     held->engine.device().fence();
-    for (int i = 0; i < micros && held->grid.tensor().rank() == 0; ++i) {
-      const std::vector<double>& of_texts = found[std::size_t(i)].of_texts;  // empty on ranks that do not have them
-      std::copy(of_texts.begin(), of_texts.end(), scores.begin() + first_sample(config.micro_batch_size, i, held->grid) * per_sample);
-    }
   }
   grid_.world().start_all_reduce(dev, Tensor1<double>(scores.data(), Index(scores.size()))).host_wait();
   const auto bad = std::find_if(scores.begin(), scores.end(), [](double score) { return !std::isfinite(score); });
@@ -110,6 +128,7 @@ MicroBatches ScoringModels::scored(const SampleSource& source, const Span& sampl
     const Recorder::Span span(grid_.recorder(), "score");
     grid_.begin_task("score");
     const PlacedModel& model = models_[i];
+    if (model.use.scores != ScoringModel::Scores::of_texts) continue;  // the run asks for them (log_probs)
     const Index per_sample = scores_per_sample(model);
     auto scores = std::make_shared<const std::vector<double>>(scores_of(model, held_[i].get(), source, samples, per_sample, dev));
     micro_batches = [inner = std::move(micro_batches), scores, per_sample, first = samples.first, name = model.use.values](int micro) {

@@ -25,6 +25,7 @@ struct PlannedModel {
 // `rank`: of the run. `beat`: see plan_rank.
 std::vector<PlannedModel> planned_models(const RunConfig&, int rank, int ranks, const std::function<void()>& beat = {});
 // Memory of a rank that holds all these models. They use the same working memory one after the other.
+Capacity with_working(Capacity, Index bytes);  // working memory of at least this many bytes
 Capacity together(const Capacity& trained, const std::vector<PlannedModel>&);
 
 class ScoringModels {
@@ -37,9 +38,12 @@ class ScoringModels {
   // Scores the samples of a step on all models, and returns the micro-batches of this rank with these scores. `micro_batches`: those of
   // the trained model. Collective over the run; without models, it returns them unchanged. Exit::numeric if a score is not finite.
   MicroBatches scored(const SampleSource&, const Span& samples, MicroBatches micro_batches, Device&);
+  // Log-probabilities of the labels of these samples under a model, samples x seq_length, on every rank of the run. Likewise collective.
+  std::vector<double> log_probs(const std::string& model, const SampleSource&, const Span& samples, Device&);
 
  private:
   struct Held;
+  std::vector<double> text_scores(Held&, const SampleSource&, const Span& samples, Index per_sample);
   // Scores of each sample in turn, the same on every rank of the run.
   std::vector<double> scores_of(const PlacedModel&, Held*, const SampleSource&, const Span& samples, Index per_sample, Device&);
 

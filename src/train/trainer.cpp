@@ -5,6 +5,7 @@
 #include "src/train/checkpoint_space.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/folder_ownership.hpp"
+#include "src/train/policy_steps.hpp"
 #include "src/train/run_paths.hpp"
 #include "src/train/training_loop.hpp"
 
@@ -14,8 +15,7 @@ namespace {
 
 Identity identity_of(MPI_Comm world, int attempt) {
   Identity me{.attempt = attempt};
-  MPI_Comm_rank(world, &me.rank);
-  MPI_Comm_size(world, &me.ranks);
+  MPI_Comm_rank(world, &me.rank), MPI_Comm_size(world, &me.ranks);
   return me;
 }
 
@@ -67,13 +67,13 @@ void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const Ru
 
 void train(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world) {
   const Identity me = identity_of(world, options.attempt);
-  Timers timers(engine_timer_names(run.models.empty() ? Scoring::none : Scoring::first));
+  Timers timers(engine_timer_names(run.policy ? Scoring::rollouts : run.models.empty() ? Scoring::none : Scoring::first));
   Trace trace(run.trace, traces_of(run));
   Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
   Grid grid(layout_of(run, me.ranks), world, wait_policy_of(world), &watch.progress_record());
   const EngineConfig config = engine_config(run, grid.layout());
   const RunData data = open_data(run, grid);  // errors in the data show up before planning, which may take long
-  const auto engine = training_engine(run, config, me, grid, world, timers, watch.progress_record());
+  const auto engine = training_engine(run, config, data, me, grid, world, timers, watch.progress_record());
 
   RunFolder run_folder;
   RunFolder& folder = options.folder ? *options.folder : run_folder;
@@ -101,7 +101,7 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   });
   RunLog* const reported = log ? &*log : nullptr;
   Saving saving(parts, *saver, reported, at.step);
-  TrainingLoop(parts, data, start, saving, reported, at).run();
+  TrainingLoop(parts, data, *step_source(parts, data, reported), start, saving, reported, at).run();
 }
 
 }  // namespace gyr

@@ -12,6 +12,8 @@
 #include "src/pretrained/weights.hpp"
 #include "src/train/device_limit.hpp"
 #include "src/train/feed.hpp"
+#include "src/train/policy_generation.hpp"
+#include "src/train/row_scores.hpp"
 #include "src/train/run_paths.hpp"
 #include "src/train/scoring_models.hpp"
 #include "src/watch/stop.hpp"
@@ -22,11 +24,18 @@ namespace {
 
 class RunEngine final : public TrainingEngine {
  public:
-  RunEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, std::vector<PlannedModel> further, const Identity& me,
-            Grid& grid, MPI_Comm world, Timers& timers, ProgressRecord& progress_record)
-      : run_(run), capacity_(capacity), together_(together(capacity, further)), timers_(timers), working_(Memory::activations, together_.working()),
+  // `all`: memory of all models and of the generator.
+  RunEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Capacity& all, std::vector<PlannedModel> further,
+            const Identity& me, Grid& grid, MPI_Comm world, Timers& timers, ProgressRecord& progress_record)
+      : run_(run), capacity_(capacity), together_(all), timers_(timers), working_(Memory::activations, together_.working()),
         engine_(config, grid, &capacity_, timers, &working_), scoring_(std::move(further), grid, world, working_, progress_record),
         fault_(run.fault, me, engine_, progress_record) {}
+
+  void add_generator(std::unique_ptr<Grid> grid, const GeneratorCapacity& limits) {
+    generation_grid_ = std::move(grid);
+    generator_ = std::make_unique<Generator>(engine_, *generation_grid_, limits, &working_);
+    service_ = std::make_unique<GenerationService>(*generator_);
+  }
 
   void initialise() override { engine_.initialise(run_.train.seed); }
   void load_weights(const std::filesystem::path& model) override {
@@ -40,8 +49,27 @@ class RunEngine final : public TrainingEngine {
 
   void before(Index step) override { fault_.inject_fault(step); }
 
-  StepResult step(const StepOrder& order, const Dataset& data, const Span& samples, const CheckpointHeader& state, const Note& print_line) override {
-    const auto source = [&, read = fed(data, samples)](int i) {
+  std::vector<GeneratedText> generate(const std::vector<Request>& requests, const Sampling& sampling) override {
+    auto t = timers_.scope("generate");
+    engine_.device().fence();  // engine and generator use the same working memory, in streams of their own
+    std::vector<GeneratedText> texts = service_->serve(requests, sampling);
+    generator_->fence();
+    return texts;
+  }
+  std::vector<double> log_probs(const StepSamples& s) override {
+    auto t = timers_.scope("score");
+    std::vector<double> all = row_log_probs(engine_, s.source, s.samples);
+    engine_.grid().world().start_all_reduce(engine_.device(), Tensor1<double>(all.data(), Index(all.size()))).host_wait();
+    return all;
+  }
+  std::vector<double> log_probs_of(const std::string& model, const StepSamples& s) override {
+    auto t = timers_.scope("score");
+    return scoring_.log_probs(model, s.source, s.samples, engine_.device());
+  }
+
+  StepResult step(const StepOrder& order, const StepSamples& taken, const CheckpointHeader& state, const Note& print_line) override {
+    const Span& samples = taken.samples;
+    const auto source = [&, read = fed(taken.source, samples)](int i) {
       auto t = timers_.scope("data");
       const Recorder::Span span(engine_.grid().recorder(), "data", {.chunk = 0, .micro = i});
       engine_.grid().begin_task("data", i);
@@ -61,8 +89,9 @@ class RunEngine final : public TrainingEngine {
 
   std::optional<Validation> validate(const Dataset& data, Index batches, Index batch, const std::function<bool()>& stop) override {
     Validator validator(engine_);
+    const SampleSource corpus = [&data](Index number) { return data.sample(number); };
     for (Index i = 0; i < batches; ++i) {
-      validator.add(fed(data, {i * batch, (i + 1) * batch}), micros(batch));
+      validator.add(fed(corpus, {i * batch, (i + 1) * batch}), micros(batch));
       if (i + 1 < batches && stop()) return {};
     }
     require(validator.tokens() > 0, Exit::data, "no token of the {} validation batches is to be predicted; take more of them, or longer sequences",
@@ -92,9 +121,8 @@ class RunEngine final : public TrainingEngine {
 
  private:
   // Micro-batches of this rank of a global batch, with the scores of further models.
-  MicroBatches fed(const Dataset& data, const Span& samples) {
+  MicroBatches fed(const SampleSource& source, const Span& samples) {
     auto t = timers_.scope(run_.models.empty() ? "data" : "score");
-    const SampleSource source = [&data](Index number) { return data.sample(number); };
     return scoring_.scored(source, samples, feed(source, samples.first, engine_.config(), engine_.grid()), engine_.device());
   }
 
@@ -115,6 +143,9 @@ class RunEngine final : public TrainingEngine {
   const Arena working_;  // working memory of all models
   Engine engine_;
   ScoringModels scoring_;
+  std::unique_ptr<Grid> generation_grid_;  // policy training: grid of the generator
+  std::unique_ptr<Generator> generator_;
+  std::unique_ptr<GenerationService> service_;
   Fault fault_;
 };
 
@@ -127,13 +158,23 @@ void planning(ProgressRecord& progress_record) {
 
 }  // namespace
 
-std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const Identity& me, Grid& grid, MPI_Comm world,
-                                                Timers& timers, ProgressRecord& progress_record) {
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const RunData& data, const Identity& me, Grid& grid,
+                                                MPI_Comm world, Timers& timers, ProgressRecord& progress_record) {
   const auto beat = [&] { planning(progress_record); };
   const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), beat);
   std::vector<PlannedModel> further = planned_models(run, me.rank, me.ranks, beat);
-  collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity, together(capacity, further)); });
-  return std::make_unique<RunEngine>(run, config, capacity, std::move(further), me, grid, world, timers, progress_record);
+  Capacity all = together(capacity, further);
+  std::optional<GeneratorCapacity> generation;
+  if (data.prompts) generation = generator_capacity(run, Index(data.prompts->longest()), grid.layout());
+  std::unique_ptr<Grid> generation_grid;
+  if (generation) {
+    generation_grid = std::make_unique<Grid>(generation_layout(grid.layout()), world, wait_policy_of(world), &progress_record);
+    all = with_working(all, Generator::working_bytes(config.model, config.precision, *generation_grid, *generation));
+  }
+  collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity, all); });
+  auto engine = std::make_unique<RunEngine>(run, config, capacity, all, std::move(further), me, grid, world, timers, progress_record);
+  if (generation) engine->add_generator(std::move(generation_grid), *generation);
+  return engine;
 }
 
 }  // namespace gyr

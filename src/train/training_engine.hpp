@@ -7,7 +7,9 @@
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
 #include "src/engine/gemm_choice/gemm_rate.hpp"
+#include "src/engine/generate/service.hpp"
 #include "src/engine/step/engine.hpp"
+#include "src/train/step_source.hpp"
 #include "src/train/validation.hpp"
 #include "src/watch/heartbeat.hpp"
 
@@ -32,7 +34,12 @@ class TrainingEngine {
   virtual void before(Index step) = 0;
   // Runs the step `order` on these samples. `state`: header of the state before the step, for dumps. `print_line`: logs
   // a dump, on the first rank.
-  virtual StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note& print_line) = 0;
+  virtual StepResult step(const StepOrder& order, const StepSamples&, const CheckpointHeader& state, const Note& print_line) = 0;
+  // Policy training: answers by the present weights, on every rank; log-probabilities of the labels of samples, samples x
+  // seq_length, under the present weights, or under a further model (models.NAME).
+  virtual std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&) = 0;
+  virtual std::vector<double> log_probs(const StepSamples&) = 0;
+  virtual std::vector<double> log_probs_of(const std::string& model, const StepSamples&) = 0;
   // Message that names what was not finite in the step just taken.
   virtual std::string bad_number(Index step, const StepResult&) = 0;
   // Validates on this number of global batches, from sample 0 on. Exit::data if no token has a label. Returns none if
@@ -48,9 +55,9 @@ class TrainingEngine {
   virtual std::string graphs() const = 0;        // log line: parts of a step that run as CUDA graphs (Engine::graphs)
 };
 
-// Makes the engine after planning its memory, and loads the further models of the run. `world`: the ranks of the grid in their
-// order. Planning may take long, and a stop signal ends it with Exit::again.
-std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const Identity&, Grid&, MPI_Comm world, Timers&,
-                                                ProgressRecord&);
+// Makes the engine after planning its memory, with the generator of policy training, and loads the further models of the run.
+// `world`: the ranks of the grid in their order. Planning may take long, and a stop signal ends it with Exit::again.
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const RunData&, const Identity&, Grid&, MPI_Comm world,
+                                                Timers&, ProgressRecord&);
 
 }  // namespace gyr

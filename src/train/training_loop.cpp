@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "kernels/ops/policy/policy_loss.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/recent_metrics.hpp"
@@ -15,13 +16,21 @@ namespace gyr {
 namespace {
 
 using Clock = Walltime::Clock;
+// Metrics of the policy loss, by name.
+std::vector<std::pair<std::string, double>> policy_figures_of(const StepResult& result) {
+  std::vector<std::pair<std::string, double>> figures;
+  for (std::size_t f = 0; f < result.ahead_losses.size(); ++f) figures.emplace_back(policy_figure_names[f], result.ahead_losses[f].value_or(0));
+  return figures;
+}
+
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(const RunParts& parts, const RunData& data, RunStart& start, Saving& saving, RunLog* log, const CheckpointHeader& at)
-    : parts_(parts), data_(data), start_(start), saving_(saving), log_(log), at_(at), step_actions_(parts.run), guard_(parts.run.train),
-      skip_(parts.run.data.skip), furthest_(at.step) {}
+TrainingLoop::TrainingLoop(const RunParts& parts, const RunData& data, StepSource& steps, RunStart& start, Saving& saving, RunLog* log,
+                           const CheckpointHeader& at)
+    : parts_(parts), data_(data), steps_(steps), start_(start), saving_(saving), log_(log), at_(at), step_actions_(parts.run),
+      guard_(parts.run.train), skip_(parts.run.data.skip), furthest_(at.step) {}
 
 void TrainingLoop::run() {
   remember();
@@ -84,12 +93,12 @@ std::optional<StepReport> TrainingLoop::step() {
   const Index number = at_.step + 1;
   parts_.watch.progress_record().step(number);
   parts_.engine.before(number);
-  const Index batch = run.batch_after(double(at_.tokens)), first = RunConfig::next_sample(at_.samples, batch, skip_);
-  const Span samples{first, first + batch};
-  const Index tokens = at_.tokens + batch * run.train.seq_length;
+  const StepSamples taken = steps_.samples(number, at_, skip_);
+  const Span samples = taken.samples;
+  const Index batch = taken.batch(), tokens = at_.tokens + batch * run.train.seq_length;
   const Index position = run.lr.unit == ScheduleUnit::steps ? number : run.lr.unit == ScheduleUnit::samples ? samples.last : tokens;
   const StepOrder order{number, run.lr.at(position), double(local_stop_request()), guard_.loss_limit(), run.weight_decay.at(position)};
-  const StepResult result = parts_.engine.step(order, data_.training, samples, at_, [this](const std::string& line) { log_->print_line(line); });
+  const StepResult result = parts_.engine.step(order, taken, at_, [this](const std::string& line) { log_->print_line(line); });
   stop_request_ = int(result.stop_request);
   parts_.watch.progress_record().loss(result.loss);
   if (!result.applied && !leave_out(number, result, samples)) return {};
@@ -106,6 +115,7 @@ StepReport TrainingLoop::report(const StepResult& result, Index batch, double lr
   r.loss = result.loss, r.grad_norm = result.gradient_norm, r.learning_rate = lr;
   if (result.expert_load > 0) r.expert_load = result.expert_load;
   if (parts_.run.model.objective->predicts_sentence_order()) r.order_loss = result.ahead_losses.at(0);
+  else if (parts_.run.policy) r.figures = policy_figures_of(result);
   else r.mtp_losses = result.ahead_losses;
   if (const double choices = parts_.run.limited_choices(batch); choices > 0) r.dropped_choices = result.dropped_choices / choices;
   r.skipped = guard_.skipped(), r.nans = guard_.not_finite();

@@ -7,13 +7,14 @@
 #include "src/train/guard.hpp"
 #include "src/train/run_start.hpp"
 #include "src/train/saving.hpp"
+#include "src/train/step_source.hpp"
 
 namespace gyr {
 
 class TrainingLoop {
  public:
   // `log`: null except on the first rank. `at`: the current state of the engine.
-  TrainingLoop(const RunParts&, const RunData&, RunStart&, Saving&, RunLog* log, const CheckpointHeader& at);
+  TrainingLoop(const RunParts&, const RunData&, StepSource&, RunStart&, Saving&, RunLog* log, const CheckpointHeader& at);
   // Returns when all steps are done and saved. Exit::again if it was stopped before, with everything saved.
   void run();
 
@@ -35,6 +36,7 @@ class TrainingLoop {
 
   RunParts parts_;
   const RunData& data_;
+  StepSource& steps_;
   RunStart& start_;
   Saving& saving_;
   RunLog* log_;

@@ -183,6 +183,51 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.preference.beta", {"0.5", course}},
                                                                          {"train.reward.center", {"0.5", course}},
                                                                          {"train.init_from", {"model", none}},
+                                                                         {"rl.algorithm", {"rloo", course}},
+                                                                         {"rl.iterations", {"3", course}},
+                                                                         {"rl.prompts", {"3", course}},
+                                                                         {"rl.num_generations", {"3", course}},
+                                                                         {"rl.epochs", {"2", course}},
+                                                                         {"rl.minibatches", {"2", course}},
+                                                                         {"rl.seed", {"2", course}},
+                                                                         {"rl.old_logp", {"said", course}},
+                                                                         {"rl.overlong", {"mask", course}},
+                                                                         {"rl.loss.ratio", {"sequence", course}},
+                                                                         {"rl.loss.aggregate", {"constant", course}},
+                                                                         {"rl.loss.clip_low", {"0.1", course}},
+                                                                         {"rl.loss.clip_high", {"0.3", course}},
+                                                                         {"rl.loss.dual_clip", {"3", course}},
+                                                                         {"rl.loss.entropy_coefficient", {"0.1", course}},
+                                                                         {"rl.kl.coefficient", {"0.1", course}},
+                                                                         {"rl.kl.where", {"reward", course}},
+                                                                         {"rl.kl.estimator", {"k2", course}},
+                                                                         {"rl.advantage.scale", {"none", course}},
+                                                                         {"rl.generate.max_new_tokens", {"3", course}},
+                                                                         {"rl.generate.temperature", {"2", course}},
+                                                                         {"rl.generate.sequences_together", {"3", none}},
+                                                                         {"rl.generate.exact", {"true", course}},
+                                                                         {"rl.generate.end_tokens", {"[3]", course}},
+                                                                         {"rl.rewards.NAME.type", {"number", course}},
+                                                                         {"rl.rewards.NAME.weight", {"2", course}},
+                                                                         {"rl.rewards.NAME.clip", {"[0, 1]", course}},
+                                                                         {"rl.rewards.NAME.field", {"other", course}},
+                                                                         {"rl.rewards.NAME.normalize", {"[lower]", course}},
+                                                                         {"rl.rewards.NAME.pattern", {"b", course}},
+                                                                         {"rl.rewards.NAME.mode", {"match", course}},
+                                                                         {"rl.rewards.NAME.most_steps", {"5", course}},
+                                                                         {"rl.rewards.NAME.options", {"[c]", course}},
+                                                                         {"rl.rewards.NAME.whole_words", {"true", course}},
+                                                                         {"rl.rewards.NAME.tolerance", {"0.1", course}},
+                                                                         {"rl.rewards.NAME.tags", {"[think]", course}},
+                                                                         {"rl.rewards.NAME.target", {"5", course}},
+                                                                         {"rl.rewards.NAME.most", {"5", course}},
+                                                                         {"rl.rewards.NAME.scale", {"2", course}},
+                                                                         {"rl.rewards.NAME.ngram", {"2", course}},
+                                                                         {"rl.rewards.NAME.command", {"[cat]", course}},
+                                                                         {"rl.rewards.NAME.processes", {"2", none}},
+                                                                         {"rl.rewards.NAME.timeout_seconds", {"2", course}},
+                                                                         {"rl.rewards.NAME.on_failure", {"null", course}},
+                                                                         {"rl.rewards.NAME.restarts", {"2", none}},
                                                                          {"models.NAME.init_from", {"model", course}},
                                                                          {"models.NAME.precision", {"bf16", course}},
                                                                          {"models.NAME.ranks", {"0-3", none}},
@@ -327,6 +372,24 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
 
 using Overrides = std::vector<std::string>;
 
+// A reward with the required keys of a type that has this key.
+Overrides reward_with(const std::string& key) {
+  const auto of_type = [](const std::string& type, const std::string& setting) {
+    return Overrides{"rl.rewards.NAME.type=" + type, "rl.rewards.NAME." + setting};
+  };
+  if (key == "pattern" || key == "mode" || key == "most_steps") return of_type("regex", "pattern=a");
+  if (key == "options" || key == "whole_words")
+    return {"rl.rewards.NAME.type=choice", "rl.rewards.NAME.options=[a, b]", "rl.rewards.NAME.field=target"};
+  if (key == "tolerance") return of_type("number", "field=target");
+  if (key == "tags") return of_type("format", "tags=[answer]");
+  if (key == "target" || key == "scale") return of_type("length", "target=3");
+  if (key == "most") return of_type("length", "most=3");
+  if (key == "ngram") return of_type("repetition", "ngram=3");
+  if (key == "command" || key == "processes" || key == "timeout_seconds" || key == "on_failure" || key == "restarts")
+    return of_type("process", "command=[true]");
+  return of_type("exact", "field=target");
+}
+
 // Overrides that the base deck needs so that a key is allowed. model.layers and the ratios need the pattern that they
 // produce.
 Overrides base_of(const std::string& key) {
@@ -351,6 +414,7 @@ Overrides base_of(const std::string& key) {
     if (key.starts_with("optimizer." + type.name + ".")) return {"optimizer.name=" + type.name};
   if (key == "checkpoint.keep_best") return {"train.eval_every=1"};
   if (key.starts_with("models.")) return {"models.NAME.init_from=another"};
+  if (key.starts_with("rl.rewards.NAME.")) return reward_with(key.substr(std::string("rl.rewards.NAME.").size()));
   if (key == "model.dropout.head") return {"train.objective=tag", "train.tag.num_labels=24"};
   return {};
 }

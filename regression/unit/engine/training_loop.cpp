@@ -51,7 +51,8 @@ class RecordingEngine final : public TrainingEngine {
   void check_weights(const std::filesystem::path&) const override {}
   void check_checkpoint(const std::filesystem::path&) const override {}
   void before(Index) override {}
-  StepResult step(const StepOrder& order, const Dataset&, const Span& samples, const CheckpointHeader& state, const Note&) override {
+  StepResult step(const StepOrder& order, const StepSamples& taken, const CheckpointHeader& state, const Note&) override {
+    const Span& samples = taken.samples;
     EXPECT_EQ(order.number, state.step + 1);
     events_.push_back(fmt::format("step {} of samples {} to {}", order.number, samples.first, samples.last));
     orders.push_back(order);
@@ -66,6 +67,9 @@ class RecordingEngine final : public TrainingEngine {
     on_validation();
     return stop() ? std::nullopt : std::optional(Validation{loss, {}});
   }
+  std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&) override { return {}; }
+  std::vector<double> log_probs(const StepSamples&) override { return {}; }
+  std::vector<double> log_probs_of(const std::string&, const StepSamples&) override { return {}; }
   void record(Recorder* recorder, bool kernels) override {
     events_.push_back(recorder ? kernels ? "record kernels" : "record" : "record no more");
     single_rank_grid(2).record(recorder);
@@ -116,7 +120,8 @@ class training_loop : public ::testing::Test {
     const CheckpointHeader at = start.begin();
     const auto saver = engine.saver();
     Saving saving(parts, *saver, nullptr, at.step);
-    return error_of([&] { TrainingLoop(parts, data, start, saving, nullptr, at).run(); });
+    CorpusSteps steps(config, *data.training);
+    return error_of([&] { TrainingLoop(parts, data, steps, start, saving, nullptr, at).run(); });
   }
 
   const Folder folder;

@@ -46,6 +46,10 @@ Index Generator::working_bytes(ModelState& trained, Grid& grid, const GeneratorC
   return Generator(trained.model(), trained.precision(), grid, limits, &trained, Lengths::all).working_bytes().sum();
 }
 
+Index Generator::working_bytes(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits) {
+  return Generator(config, dtype, grid, limits, nullptr, Lengths::all).working_bytes().sum();
+}
+
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits, ModelState* trained, Lengths lengths)
     : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), limits_(limits), trained_(trained) {
   check(config, grid.layout(), limits);

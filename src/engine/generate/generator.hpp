@@ -38,6 +38,7 @@ class Generator {
   Generator(ModelState& trained, Grid&, const GeneratorCapacity&, const Arena* working = nullptr);
   // Bytes of working memory of such a generator: scratch, activations and state of the slots.
   static Index working_bytes(ModelState& trained, Grid&, const GeneratorCapacity&);
+  static Index working_bytes(const ModelConfig&, DType, Grid&, const GeneratorCapacity&);
 
   Stage& stage() { return *stage_; }
   Grid& grid() { return grid_; }
@@ -61,6 +62,8 @@ class Generator {
   void copy(Index from, Index to) { state_->copy(*device_, from, to); }
   // Slot that holds a prompt with several texts.
   Index prefix_slot() const { return limits_.sequences; }
+
+  void fence() { device_->fence(); }  // waits until all enqueued work is done
 
   // Number of captured CUDA graphs: one for each number of sequences that were decoded together at least twice, and each
   // sampling rule. None if the device has no graphs, or if a layer of this stage launches other kernels from token to

@@ -17,7 +17,8 @@ namespace gyr {
 std::vector<std::string> engine_timer_names(Scoring scoring) {
   std::vector<std::string> names{"step",           "data",          "forward",   "backward", "pipeline wait", "reduce gradients",
                                  "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint"};
-  if (scoring == Scoring::first) names.insert(names.begin() + 2, "score");
+  if (scoring != Scoring::none) names.insert(names.begin() + 2, "score");
+  if (scoring == Scoring::rollouts) names.insert(names.begin() + 2, "generate");
   return names;
 }
 
@@ -137,8 +138,7 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   const auto batches = first_of(source, micros);
   const Index further = further_losses();
   const std::vector<Index> labels = labelled(batches, further);
-  StepResult result;
-  result.tokens = labels[0];
+  StepResult result{.tokens = labels[0]};
   require(
       result.tokens > 0, Exit::data,
       "step {}: no token of the batch has a label: all are masked; use larger batches, or longer sequences if the present ones truncate the answers",
@@ -167,10 +167,10 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   const Agreed loss = agree_from_last_stage(
       grid_, {mine, squares.stop_request, std::max(squares.not_finite, double(!std::isfinite(result.gradient_norm))),
               maximum_expert_load(stage_.parameters().expert_loads(), expert_choices_), dropped_choices(stage_.parameters().expert_loads())});
-  result.loss = loss.sums[0] / double(result.tokens);
+  result.loss = config_.model.objective->reported(loss.sums[0], result.tokens);
   for (Index k = 1; k <= further; ++k) {
     result.ahead_losses.emplace_back();
-    if (labels[k] > 0) result.ahead_losses.back() = loss.sums[k] / double(labels[k]);
+    if (labels[k] > 0) result.ahead_losses.back() = config_.model.objective->reported(loss.sums[k], labels[k]);
   }
   result.stop_request = loss.stop_request;
   result.expert_load = loss.expert_load, result.dropped_choices = loss.dropped;

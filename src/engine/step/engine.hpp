@@ -47,8 +47,8 @@ struct EngineConfig {
 };
 
 // Timer names of an engine; the first timer covers the full step, and the next ones its parts.
-// Scoring::first: further models score the samples of a step before it.
-enum class Scoring { none, first };
+// Scoring::first: further models score the samples of a step before it. rollouts: the samples are generated before that.
+enum class Scoring { none, first, rollouts };
 std::vector<std::string> engine_timer_names(Scoring = Scoring::none);
 std::size_t engine_step_parts(const std::vector<std::string>& timer_names);  // number of these parts
 

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Policy training with the program: the demonstration deck learns from rewards, gives the same answers on any grid, resumes within an
+// iteration, and refuses settings that contradict each other.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "regression/support/material.hpp"
+#include "regression/support/seed.hpp"
+
+namespace gyr::testing::policy_training_suite {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Prompts of the demonstration: a digit and a colon, to be answered with the digit.
+struct Digits {
+  Folder folder;
+  fs::path prefix = folder / "digits", deck = fs::path(GYR_SOURCE_DIR) / "input/policy-digits.yaml";
+  Result built;
+
+  Digits() {
+    std::string lines;
+    for (int digit = 0; digit < 10; ++digit) lines += Json{{"prompt", {digit, 10}}, {"target", digit}}.dump() + "\n";
+    put_contents(folder / "digits.jsonl", lines);
+    built = run({"data", "build", folder / "digits.jsonl", prefix, "--prompts"});
+  }
+  Result train(const fs::path& output, int ranks, const Words& more = {}) const {
+    Words words{"train", deck, "data.prefixes=[" + prefix.string() + "]", "output.folder=" + output.string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, {.ranks = ranks, .env = {{"OMP_NUM_THREADS", "1"}}});
+  }
+};
+
+const Digits& digits() {
+  static const Digits all;
+  return all;
+}
+
+std::vector<Json> lines_of_kind(const fs::path& output, const char* kind) {
+  std::vector<Json> found;
+  for (const std::string& line : lines_of(contents(output / "metrics.jsonl")))
+    if (const Json json = Json::parse(line); json.value("kind", "") == kind) found.push_back(json);
+  return found;
+}
+
+// Settings of a short run with several steps per iteration, of which checkpoints fall into the middle.
+Words short_run(const fs::path& reference) {
+  return {"train.precision=fp64",
+          "rl.iterations=4",
+          "rl.prompts=4",
+          "rl.num_generations=4",
+          "rl.epochs=2",
+          "rl.minibatches=2",
+          "train.micro_batch_size=1",
+          "checkpoint.every=3",
+          "checkpoint.keep=9",
+          "rl.loss.ratio=sequence",
+          "rl.loss.aggregate=sequence",
+          "rl.kl.coefficient=0.05",
+          "rl.loss.entropy_coefficient=0.01",
+          "models.reference.init_from=" + reference.string()};
+}
+
+TEST(policy_training, demonstration_learns_to_repeat_the_digit) {
+  ASSERT_EQ(digits().built.code, 0) << digits().built.err;
+  const fs::path output = digits().folder / "learns";
+  const Result r = digits().train(output, 1);
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::vector<Json> iterations = lines_of_kind(output, "iteration");
+  ASSERT_EQ(iterations.size(), 120u);
+  double first = 0, last = 0;
+  for (std::size_t i = 0; i < 10; ++i) first += iterations[i]["reward"].get<double>() / 10, last += iterations[110 + i]["reward"].get<double>() / 10;
+  EXPECT_LT(first, 0.2);
+  EXPECT_GT(last, 0.9);
+  EXPECT_TRUE(fs::exists(output / "rollouts/iteration_00000119.h5"));
+  EXPECT_NE(r.out.find("iteration 120/120 | reward"), std::string::npos) << r.out;
+}
+
+TEST(policy_training, answers_and_losses_are_equal_on_every_grid) {
+  const fs::path start = digits().folder / "start";
+  ASSERT_EQ(digits().train(start, 1, {"rl.iterations=2", "train.precision=fp64"}).code, 0);
+  const auto course = [&](const char* name, int ranks, const Words& grid) {
+    Words words = short_run(start);
+    words.insert(words.end(), grid.begin(), grid.end());
+    const Result r = digits().train(digits().folder / name, ranks, words);
+    EXPECT_EQ(r.code, 0) << name << "\n" << r.err;
+    std::vector<double> numbers;
+    for (const Json& line : lines_of_kind(digits().folder / name, "iteration"))
+      numbers.push_back(line["reward"]), numbers.push_back(line["log_prob"]);
+    for (const Json& line : lines_of_kind(digits().folder / name, "step")) numbers.push_back(line["loss"]), numbers.push_back(line["kl_k3"]);
+    return numbers;
+  };
+  const std::vector<double> one = course("one", 1, {});
+  ASSERT_EQ(one.size(), 2u * (4 + 16));
+  const std::vector<std::pair<const char*, Words>> grids{{"tensor", {"parallel.tensor=2", "parallel.sequence=true"}},
+                                                         {"context", {"parallel.context=2"}},
+                                                         {"pipeline", {"parallel.pipeline=2"}},
+                                                         {"data", {"parallel.data=2", "parallel.shard=optimizer"}}};
+  for (const auto& [name, grid] : grids) {
+    const std::vector<double> many = course(name, 2, grid);
+    ASSERT_EQ(many.size(), one.size()) << name;
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(many[i], one[i], 1e-11) << name << ", number " << i;
+  }
+}
+
+TEST(policy_training, run_resumes_within_an_iteration_bit_for_bit) {
+  std::mt19937 random(seed_of_run());
+  const fs::path start = digits().folder / "start_of_resume", whole = digits().folder / "whole", parts = digits().folder / "parts";
+  ASSERT_EQ(digits().train(start, 1, {"rl.iterations=2", "train.precision=fp64"}).code, 0);
+  ASSERT_EQ(digits().train(whole, 1, short_run(start)).code, 0);
+  const int killed = 5 + int(random() % 10);  // steps 4 to 16 follow a checkpoint
+  Words words = short_run(start);
+  words.insert(words.end(), {"fault.kind=kill", fmt::format("fault.step={}", killed)});
+  EXPECT_NE(digits().train(parts, 1, words).code, 0);
+  Words again = short_run(start);
+  again.push_back("--resume");
+  const Result r = digits().train(parts, 1, again);
+  ASSERT_EQ(r.code, 0) << "killed before step " << killed << "\n" << r.err;
+  const Result same = run({"diff", whole / "checkpoints/step_00000016", parts / "checkpoints/step_00000016"});
+  EXPECT_EQ(same.code, 0) << "killed before step " << killed << "\n" << same.out;
+}
+
+TEST(policy_training, missing_answers_of_an_iteration_are_named) {
+  const fs::path start = digits().folder / "start_of_missing", output = digits().folder / "missing";
+  ASSERT_EQ(digits().train(start, 1, {"rl.iterations=2", "train.precision=fp64"}).code, 0);
+  Words words = short_run(start);
+  words.insert(words.end(), {"fault.kind=kill", "fault.step=8"});
+  EXPECT_NE(digits().train(output, 1, words).code, 0);
+  fs::remove(output / "rollouts/iteration_00000001.h5");
+  Words again = short_run(start);
+  again.push_back("--resume");
+  const Result r = digits().train(output, 1, again);
+  EXPECT_EQ(r.code, int(Exit::missing));
+  EXPECT_NE(r.err.find("iteration_00000001.h5: does not exist"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("remove the checkpoints after step 4"), std::string::npos) << r.err;
+}
+
+TEST(policy_training, contradicting_settings_are_refused_by_name) {
+  const std::vector<std::pair<Words, std::string>> wrong{
+      {{"rl.num_generations=1"}, "this algorithm compares the answers to one prompt; set num_generations to 2 or more"},
+      {{"rl.minibatches=3"}, "minibatches does not divide the 64 answers of an iteration"},
+      {{"train.steps=1000"}, "the steps follow from rl.iterations x rl.epochs x rl.minibatches = 120"},
+      {{"rl.kl.estimator=k1", "rl.kl.coefficient=0.1"}, "the gradient of k1 is zero on average; use k2 or k3 there"},
+      {{"rl.kl.coefficient=0.1"}, "the KL divergence needs a reference model; name it in models.reference.init_from"},
+      {{"model.dropout.residual=0.1"}, "old and new log-probabilities must be those of one function"},
+      {{"train.eval_every=5"}, "policy training does not validate on texts"},
+      {{"train.non_finite=rollback"}, "the same answers would be generated again"},
+      {{"train.seq_length=6"}, "the longest prompt has 2 tokens and rl.generate.max_new_tokens is 6; set train.seq_length to 8 or more"},
+      {{"rl.rewards.digit.field=digit"}, "target"},
+      {{"train.objective=next_token"}, "train.objective is next_token, which does not read section rl; set that to policy"}};
+  for (const auto& [words, message] : wrong) {
+    const Result r = digits().train(digits().folder / "refused", 1, words);
+    EXPECT_TRUE(r.code == int(Exit::config) || r.code == int(Exit::data)) << words.front() << ": " << r.code;
+    EXPECT_NE(r.err.find(message), std::string::npos) << words.front() << "\n" << r.err;
+  }
+}
+
+}  // namespace
+}  // namespace gyr::testing::policy_training_suite
