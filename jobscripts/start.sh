@@ -19,6 +19,39 @@ note_failure() {
   esac
 }
 
+# Settings of site files that no scheduler, launcher or library reads but these scripts.
+site_settings=(PARTITION ACCOUNT SUBMIT SUBMIT_SBATCH SUBMIT_QSUB SLURM_MPI_TYPE)
+
+# check_names FILE: exit code 69 if the site file assigns a variable whose name differs from a setting by at most two letters
+# or by its case. A second assignment in the same file is reported, unless it is indented, as in an `if`.
+check_names() {
+  local said
+  said=$(awk -v known="${site_settings[*]} ${job_variables[*]}" -v file="$1" '
+    function least(a, b, c) { return a < b ? (a < c ? a : c) : (b < c ? b : c) }
+    function distance(a, b,  i, j, d) {
+      for (i = 0; i <= length(a); ++i)
+        for (j = 0; j <= length(b); ++j)
+          d[i, j] = !i || !j ? i + j : least(d[i - 1, j] + 1, d[i, j - 1] + 1, d[i - 1, j - 1] + (substr(a, i, 1) != substr(b, j, 1)))
+      return d[length(a), length(b)]
+    }
+    BEGIN { n = split(known, names, " "); for (i = 1; i <= n; ++i) is_known[names[i]] }
+    match($0, /^[ \t]*(export[ \t]+)?[A-Za-z_][A-Za-z0-9_]*\+?=/) {
+      name = substr($0, 1, RLENGTH - 1); sub(/^[ \t]*(export[ \t]+)?/, "", name)
+      if (name in is_known) {
+        if ($0 !~ /^[ \t]/ && first[name]) printf "again %s:%d: %s is set a second time; the value of line %d is not used\n", file, FNR, name, first[name]
+        if ($0 !~ /^[ \t]/) first[name] = FNR
+      } else if (name !~ /\+$/)
+        for (i = 1; i <= n; ++i)
+          if (toupper(name) == names[i] || distance(name, names[i]) <= (length(names[i]) < 7 ? 1 : 2)) {
+            printf "slip %s:%d: %s is not a setting; did you mean %s?\n", file, FNR, name, names[i]
+            break
+          }
+    }' "$1")
+  sed -n "s/^again /$(basename "$0"): warning: /p" <<< "$said" >&2
+  said=$(sed -n 's/^slip //p' <<< "$said")
+  [ -z "$said" ] || refuse 69 "$said"
+}
+
 # Sources the file GYRFALCON_SITE, or else site.sh of the jobscripts and then that of the user. `module` and other
 # functions of a site may fail under `set -eu`. Exit code 69 for a command that does not exist (status 127), or a file that
 # the site file sources and that does not exist.
@@ -32,6 +65,7 @@ read_site() {
   for file in "${files[@]}"; do
     [ -f "$file" ] || continue
     bash -n "$file" || refuse 69 "$file is not valid bash (see above); correct it"
+    check_names "$file"
     set +eu
     trap 'note_failure $? "$LINENO" "$BASH_COMMAND"' ERR
     # shellcheck disable=SC1090
@@ -43,7 +77,7 @@ read_site() {
 }
 
 # Sets `gyrfalcon` to GYRFALCON, or to the program of the installation or clone that has these jobscripts. $1: the value of
-# BIND, gpu if ranks have devices. Exit code 69 if it is missing.
+# BIND, gpu if ranks have devices. Exit code 69 if it is missing, or if ranks have devices and the program has no GPU backend.
 find_program() {
   local build=release make=make
   case $1 in rank | gpu | none) ;; *) refuse 64 "BIND=$1: must be rank, gpu or none" ;; esac
@@ -51,6 +85,7 @@ find_program() {
   if [ -n "${GYRFALCON:-}" ]; then
     gyrfalcon=$GYRFALCON
     command -v "$gyrfalcon" > /dev/null || refuse 69 "the program GYRFALCON=$gyrfalcon is missing; correct or unset the variable"
+    check_backend "$1"
     return
   fi
   case $here in
@@ -58,6 +93,15 @@ find_program() {
     *) gyrfalcon=$(dirname "$here")/build/$build/bin/gyrfalcon ;;
   esac
   [ -x "$gyrfalcon" ] || refuse 69 "the program $gyrfalcon is missing; build it with \`$make\`, or set GYRFALCON to a program"
+  check_backend "$1"
+}
+
+# check_backend BIND: exit code 69 if BIND is gpu and the program was built for CPUs. A program that cannot run here, as on a
+# login node without its libraries, is not checked.
+check_backend() {
+  [ "$1" = gpu ] || return 0
+  ! timeout 60 "$gyrfalcon" version 2> /dev/null | grep '^backend *kokkos$' > /dev/null ||
+    refuse 69 "the program $gyrfalcon is built for CPUs, but the ranks of this script have GPUs; set GYRFALCON to the program of \`make cuda\`, or take a script for CPUs (slurm-cpu.sh, pbs-cpu.sh)"
 }
 
 # check_deck [DECK]: exit code 64 without a deck, 66 if it is no file. Relative paths start in the folder of the submission.

@@ -3,8 +3,8 @@
 # Submits a jobscript with the partition, account and options of the site file (site.example.sh). #SBATCH and #PBS lines
 # cannot contain variables. Program and deck are checked before the job waits in a queue, the deck on the ranks of the job.
 #   submit.sh [--dry-run] [OPTION of sbatch or qsub ...] SCRIPT DECK [key=value ...]
-# --dry-run checks the deck and prints the command, the settings of the script and those of the site file. It submits
-# nothing and needs no scheduler.
+# --dry-run checks the deck and prints the command, the number of ranks, the settings of the script and those of the site
+# file with NCCL, UCX and libfabric. It submits nothing and needs no scheduler.
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
 # VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong token files (except for a job that
 # waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 78 a deck
@@ -91,6 +91,13 @@ else
   echo "submit.sh: the deck is not checked, because the options do not state the number of ranks; RANKS=N would" >&2
 fi
 
+# A partition that the site file names twice: PARTITION, and an option among SUBMIT and SUBMIT_SBATCH or SUBMIT_QSUB.
+case " ${SUBMIT[*]-} ${given[*]-} " in
+  *' --partition'* | *' -p'* | *' -q'*)
+    [ -z "${PARTITION:-}" ] || printf '%s: warning: the site file names a partition with PARTITION=%s and in its options (%s); the option is used\n' \
+      "$(basename "$0")" "$PARTITION" "${SUBMIT[*]-} ${given[*]-}" >&2 ;;
+esac
+
 # submit COMMAND...: runs it, or prints it with the settings of the script and of the site.
 submit() {
   [ -n "$dry_run" ] || exec "$@"
@@ -100,8 +107,9 @@ submit() {
     case $word in *[!A-Za-z0-9_./:=,@%+-]*) printf ' %q' "$word" ;; *) printf ' %s' "$word" ;; esac
   done
   printf '\nscript:    %s\n' "$script"
-  sed -n 's/^#\(SBATCH\|PBS\) /             /p' "$script"
-  for name in SBATCH_PARTITION SBATCH_ACCOUNT "${job_variables[@]}" DECK CHANGES; do
+  sed -n 's/^#\(SBATCH\|PBS\) /             /p; s/^export /           export /p' "$script"
+  printf 'ranks:     %s\n' "${count:-unknown: the options do not state the number}"
+  for name in SBATCH_PARTITION SBATCH_ACCOUNT SLURM_MPI_TYPE "${!NCCL_@}" "${!UCX_@}" "${!FI_@}" "${job_variables[@]}" DECK CHANGES; do
     [ -z "${!name:-}" ] || printf 'variable:  %s=%s\n' "$name" "${!name}"
   done
   echo 'dry run: nothing has been submitted; options in the command take precedence over the settings of the script'

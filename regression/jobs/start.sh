@@ -110,7 +110,34 @@ job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/fails.sh"
 printf 'if true; then\n' > "$folder/broken.sh"
 job 69 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/broken.sh" -- my.yaml
 said "$folder/broken.sh is not valid bash"; not_launched
+# slip TEXT MESSAGE: a site file with this line ends with 69, its line and the setting that is meant.
+slip() {
+  printf '# a site\n%s\n' "$1" > "$folder/slip.sh"
+  job 69 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/slip.sh" -- my.yaml
+  said "$folder/slip.sh:2: $2"; not_launched
+}
+slip PARTITON=gpu 'PARTITON is not a setting; did you mean PARTITION?'
+slip 'export SUBMIT_SBACH=--qos=long' 'SUBMIT_SBACH is not a setting; did you mean SUBMIT_SBATCH?'
+slip account=me 'account is not a setting; did you mean ACCOUNT?'
+slip '  TREADS=2' 'TREADS is not a setting; did you mean THREADS?'
+printf 'export GROUP=mine SITE=x\nPARTS=3\nPARTITION=a\nPARTITION=b\nif true; then\n  ACCOUNT=a\nelse\n  ACCOUNT=b\nfi\n' > "$folder/twice.sh"
+job 0 "$folder/clone/jobscripts/slurm-gpu8.sh" GYRFALCON_SITE="$folder/twice.sh" -- my.yaml
+said "warning: $folder/twice.sh:4: PARTITION is set a second time; the value of line 3 is not used"
+[ "$(grep -c warning "$folder/said")" = 1 ] || failed "further settings are reported" "$folder/said"
 echo "== site files"
+
+# A program without a GPU backend is refused by the scripts for GPUs.
+for backend in kokkos cuda; do
+  printf '#!/bin/sh\n[ "$1" != version ] || echo "backend   %s"\necho RUN OK\n' $backend > "$folder/bin/on-$backend"
+  chmod +x "$folder/bin/on-$backend"
+done
+for script in slurm-gpu slurm-gpu8 pbs-gpu pbs-gpu8; do
+  job 69 "$scripts/$script.sh" GYRFALCON=on-kokkos -- my.yaml
+  said 'the program on-kokkos is built for CPUs, but the ranks of this script have GPUs'; not_launched
+  job 0 "$scripts/$script.sh" GYRFALCON=on-cuda -- my.yaml
+done
+for script in slurm-cpu pbs-cpu; do job 0 "$scripts/$script.sh" GYRFALCON=on-kokkos -- my.yaml; done
+echo "== program for GPUs"
 
 # submit CODE WORD...: runs submit.sh of the clone with site files and the variables in `with`.
 with=()
@@ -150,6 +177,14 @@ said '--nodes=64: options of sbatch and qsub stand before the script'
 submit 0 --dry-run --nodes=2 slurm-gpu.sh my.yaml train.steps=3
 for text in 'command:   sbatch --qos=long --nodes=2 .*/slurm-gpu.sh my.yaml train.steps=3' 'signal=B:USR1@300' 'SBATCH_PARTITION=gpu' 'nothing has been submitted'; do said "$text"; done
 [ ! -e "$folder/sbatch" ] || failed "a dry run submitted a job"
+for text in 'ranks: *8$' 'variable:  NCCL_IB_HCA=user' 'variable:  NCCL_SOCKET_IFNAME=all' 'export NCCL_DEBUG='; do said "$text"; done
+printf 'PARTITION=gpu\nSUBMIT_SBATCH=(-p cpu)\nexport UCX_TLS=rc,sm,self FI_PROVIDER=cxi\n' > "$folder/both.sh"
+with=(GYRFALCON_SITE="$folder/both.sh")
+submit 0 --dry-run slurm-gpu.sh my.yaml
+for text in 'names a partition with PARTITION=gpu and in its options ( *-p cpu)' 'UCX_TLS=rc,sm,self' 'FI_PROVIDER=cxi' 'ranks: *16$'; do said "$text"; done
+with=()
+submit 0 --dry-run --nodes=1k slurm-gpu.sh my.yaml
+said 'ranks: *unknown'
 submit 0 --dry-run pbs-cpu.sh my.yaml 'data.prefixes=[a,b]'
 for text in 'command:   qsub -v DECK,CHANGES,.*-q gpu -A user .*/pbs-cpu.sh' 'CHANGES=data.prefixes=.a,b.'; do said "$text"; done
 [ ! -e "$folder/qsub" ] || failed "a dry run submitted a job to PBS"
