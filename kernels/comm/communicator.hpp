@@ -141,10 +141,10 @@ class Communicator {
 
  private:
   // Source and destination of the local copy that replaces an operation on a single rank. Nothing is copied if they are
-  // equal or null.
+  // equal or null. No member has an initializer, because Clang rejects `= {}` for a nested class that has one.
   struct LocalCopy {
-    const void* from = nullptr;
-    void* to = nullptr;
+    const void* from;
+    void* to;
   };
   template <class Start>
   Event start(Device& dev, Operation op, Index bytes, Start&& start, const LocalCopy& single_rank_copy = {}) {
