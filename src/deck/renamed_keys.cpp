@@ -45,6 +45,14 @@ constexpr RenamedKey table[] = {
     {"fault.life", "fault.attempt"},
 };
 
+// Keys of cluster files (src/planner/machine/cluster.cpp), which users also look for in decks.
+constexpr std::string_view cluster_keys =
+    "cluster.name cluster.nodes cluster.island_nodes islands.files islands.nodes device.per_node device.memory device.reserve device.gpu "
+    "device.memory_bandwidth device.bf16 device.fp32 device.fp64 device.watts device.price device.currency device.fused host.memory "
+    "host.bandwidth host.beside storage.bandwidth errors.published errors.published_steps errors.measured errors.measured_steps links.beside "
+    "links.node.latency links.node.bandwidth links.node.sums links.network.latency links.network.bandwidth links.network.sums "
+    "links.islands.latency links.islands.bandwidth links.islands.sums fit.products fit.fused fit.memory fit.links fit.step";
+
 std::string_view last_name(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 // Row with this name: with its section (Match::path), or its last part (Match::name).
@@ -138,6 +146,9 @@ std::string remedy_for(const UnknownKey& key, std::span<const std::string> decla
     same += fmt::format("{}`{}{}`", same.empty() ? "" : " or ", known, key.in_file || key.value.empty() ? "" : "=" + quoted_for_shell(key.value));
   }
   if (!same.empty()) return fmt::format("did you mean {}?", same);
+  if (foreign && match == Match::path && is_among(cluster_keys, path))
+    return fmt::format("it belongs to a cluster file: write {} of the file that `gyrfalcon plan --cluster` reads",
+                       assignment(path, key.value.empty() ? "VALUE" : key.value, true));
   const ForeignKey* row = foreign ? foreign_row(path, match) : nullptr;
   return row ? advice_of(*row, key) : "";
 }

@@ -12,6 +12,7 @@
 #include "regression/support/testing.hpp"
 #include "src/config/deck_changes.hpp"
 #include "src/config/run_config.hpp"
+#include "src/planner/machine/cluster.hpp"
 
 namespace gyr::testing::renamed_keys_suite {
 namespace {
@@ -110,6 +111,13 @@ std::vector<Declaration> declared_keys() {
   return deck.settings();
 }
 
+// A deck in flow style that sets only this key.
+std::string write_section(const std::string& path, const std::string& value) {
+  std::string text = path + ": " + value, end;
+  for (auto dot = text.find('.'); dot != text.npos; dot = text.find('.', dot)) text.replace(dot, 1, ": {"), end += "}";
+  return text + end + "\n";
+}
+
 void expect_advice(const std::string& change, const std::string& advice) {
   const std::string message = refusal("train: {steps: 1}\n", {change});
   EXPECT_NE(message.find("command line `" + change + "`"), std::string::npos) << message;
@@ -134,6 +142,16 @@ TEST(renamed_keys, table_of_foreign_keys_fits_declared_keys) {
       }
   }
   EXPECT_GT(seen.size(), 500u);
+}
+
+TEST(renamed_keys, error_for_cluster_key_names_cluster_file) {
+  for (const Declaration& key : cluster_settings()) {
+    const auto dot = key.path.rfind('.');
+    const std::string name = key.path.substr(dot + 1), section = key.path.substr(0, dot);
+    expect_advice(key.path + "=7", fmt::format("it belongs to a cluster file: write `{}: 7` in section `{}`", name, section));
+    const std::string message = refusal(write_section(key.path, "7"));
+    EXPECT_NE(message.find(fmt::format("write `{}: 7` in section `{}`", name, section)), std::string::npos) << message;
+  }
 }
 
 TEST(renamed_keys, error_for_foreign_key_names_our_key) {
