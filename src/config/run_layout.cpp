@@ -180,6 +180,7 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
 namespace {
 
 constexpr int most_tried = 64, most_named = 6;
+constexpr int farthest = 32;           // rank counts up to this far away are tried if no grid of the given number of ranks is valid
 constexpr Index long_sequence = 8192;  // context-parallel grids are tried for sequences of more tokens
 
 struct Sizes {
@@ -217,20 +218,56 @@ std::vector<Sizes> grids_by_distance(const RunConfig& run, int ranks) {
   return grids;
 }
 
-// The valid grids nearest to the deck's; empty if none of the grids tried is valid.
-std::string nearest_grids(const RunConfig& run, int ranks) {
-  std::string list;
-  int named = 0, tried = 0;
-  for (const Sizes& s : grids_by_distance(run, ranks)) {
-    if (named == most_named || ++tried > most_tried) break;
-    try {
-      layout_by_rules(on_grid(run, s), ranks);
-    } catch (const Error&) {
-      continue;
-    }
-    list += fmt::format("{}{} x {} x {} x {}", named++ > 0 ? ", " : "", s.data, s.pipeline, s.context, s.tensor);
+bool is_valid(const RunConfig& run, const Sizes& sizes, int ranks) {
+  try {
+    layout_by_rules(on_grid(run, sizes), ranks);
+  } catch (const Error&) {
+    return false;
   }
-  return list;
+  return true;
+}
+
+// The valid grids nearest to the deck's, at most `most`; empty if none of the grids tried is valid.
+std::vector<std::string> nearest_grids(const RunConfig& run, int ranks, std::size_t most) {
+  std::vector<std::string> grids;
+  int tried = 0;
+  for (const Sizes& s : grids_by_distance(run, ranks)) {
+    if (grids.size() == most || ++tried > most_tried) break;
+    if (is_valid(run, s, ranks)) grids.push_back(fmt::format("{} x {} x {} x {}", s.data, s.pipeline, s.context, s.tensor));
+  }
+  return grids;
+}
+
+// Rank counts near `ranks` that have a valid grid, with that grid, as in "480 (15 x 8 x 1 x 4)": on either side the nearest
+// one, and the nearest one that differs from the deck's grid only in the data-parallel size. Empty if there is none.
+std::string nearest_rank_counts(const RunConfig& run, int ranks) {
+  std::map<int, std::string> counts;
+  const ParallelConfig& p = run.parallel;
+  const int model = p.model_ranks();
+  for (const int side : {-1, 1}) {
+    bool found = false;
+    for (int n = ranks + side; !found && n > 0 && std::abs(n - ranks) <= farthest; n += side)
+      for (const std::string& grid : nearest_grids(run, n, 1)) counts.emplace(n, grid), found = true;
+    found = false;
+    for (int data = ranks / model + (side > 0); !found && data > 0 && data <= 2 * (ranks / model + 1); data += side)
+      if (is_valid(run, {data, p.pipeline, p.context, p.tensor}, data * model))
+        counts.emplace(data * model, fmt::format("{} x {} x {} x {}", data, p.pipeline, p.context, p.tensor)), found = true;
+  }
+  std::vector<std::string> texts;
+  for (const auto& [count, grid] : counts) texts.push_back(fmt::format("{} ({})", count, grid));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// Advice on the grids of `ranks` ranks, or if none is valid on other rank counts; empty if none was found.
+std::string advice_on_grids(const RunConfig& run, int ranks) {
+  constexpr const char* axes = "data x pipeline x context x tensor";
+  const std::vector<std::string> grids = nearest_grids(run, ranks, most_named);
+  if (!grids.empty())
+    return fmt::format("Grids ({}) that work on {} rank{}, if they fit in memory: {}", axes, ranks, ranks > 1 ? "s" : "", fmt::join(grids, ", "));
+  const std::string counts = nearest_rank_counts(run, ranks);
+  if (counts.empty()) return "";
+  return fmt::format("No grid was found for {} rank{}. Numbers of ranks that work, with a grid ({}), if it fits in memory: {}", ranks,
+                     ranks > 1 ? "s" : "", axes, counts);
 }
 
 }  // namespace
@@ -261,11 +298,10 @@ Layout layout_of(const RunConfig& run, int ranks) {
     return layout_by_rules(run, ranks);
   } catch (const Error& e) {
     if (e.code != Exit::config) throw;
-    const std::string grids = nearest_grids(run, ranks);
-    if (grids.empty()) throw;
+    const std::string advice = advice_on_grids(run, ranks);
+    if (advice.empty()) throw;
     const std::string limit = batch_limit_text(run, ranks), other = divisible_batch_text(run, ranks);
-    fail(Exit::config, "{}. {}{}{}{}Grids (data x pipeline x context x tensor) that work on {} rank{}, if they fit in memory: {}", e.what(), limit,
-         limit.empty() ? "" : ". ", other, other.empty() ? "" : ". ", ranks, ranks > 1 ? "s" : "", grids);
+    fail(Exit::config, "{}. {}{}{}{}{}", e.what(), limit, limit.empty() ? "" : ". ", other, other.empty() ? "" : ". ", advice);
   }
 }
 

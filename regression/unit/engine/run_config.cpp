@@ -9,7 +9,9 @@
 #include <cmath>
 #include <random>
 #include <regex>
+#include <set>
 
+#include "regression/support/folder.hpp"
 #include "regression/support/testing.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/train/engine_config.hpp"
@@ -241,6 +243,33 @@ bool works(RunConfig run, const std::array<int, 4>& grid, int ranks) {
     return true;
   } catch (const Error&) {
     return false;
+  }
+}
+
+TEST(run_config, error_without_valid_grid_names_nearby_rank_counts) {
+  const RunConfig run = run_of("train: {global_batch_size: 24, seq_length: 64, micro_batch_size: 1}\nmodel: {pattern: P x 6}\n",
+                               {"parallel.pipeline=2", "parallel.tensor=2"});
+  const auto has_grid = [&](int ranks) {
+    for (int t = 1; t <= ranks; ++t)
+      for (int p = 1; t * p <= ranks; ++p)
+        if (ranks % (t * p) == 0 && works(run, {ranks / (t * p), p, 1, t}, ranks)) return true;
+    return false;
+  };
+  for (const int ranks : {29, 31, 37, 41, 43}) {
+    ASSERT_FALSE(has_grid(ranks)) << ranks;
+    const std::string text = testing::error_of([&] { layout_of(run, ranks); }).what();
+    std::set<int> counts;
+    for (const std::regex count("([0-9]+) \\(([0-9]+) x ([0-9]+) x ([0-9]+) x ([0-9]+)\\)");
+         const std::smatch& m : std::vector<std::smatch>(std::sregex_iterator(text.begin(), text.end(), count), std::sregex_iterator())) {
+      const std::array<int, 4> g{std::stoi(m[2]), std::stoi(m[3]), std::stoi(m[4]), std::stoi(m[5])};
+      counts.insert(std::stoi(m[1]));
+      EXPECT_EQ(g[0] * g[1] * g[2] * g[3], std::stoi(m[1])) << text;
+      EXPECT_TRUE(works(run, g, std::stoi(m[1]))) << text << ": " << m.str();
+    }
+    int below = ranks - 1, above = ranks + 1;
+    while (!has_grid(below)) --below;
+    while (!has_grid(above)) ++above;
+    EXPECT_TRUE(counts.contains(below) && counts.contains(above)) << below << " " << above << ": " << text;
   }
 }
 
