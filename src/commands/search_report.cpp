@@ -149,8 +149,9 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
 }
 
 std::string progress_text(const SearchProgress& p, double seconds) {
-  return fmt::format("searching {:.0f} layouts: {} of the fastest found, {} predicted, {}, {:.0f} s", p.layouts, p.ranked, p.predicted,
-                     counted(Index(p.dry_runs), "dry run"), seconds);
+  const std::string least = p.least_bytes > 0 ? fmt::format(" (the smallest needs {} of {})", bytes_text(p.least_bytes), bytes_text(p.usable)) : "";
+  return fmt::format("searching {:.0f} layouts: {} of the fastest found, {} predicted, {:.0f} too large for memory{}, {}, {:.0f} s", p.layouts,
+                     p.ranked, p.predicted, p.too_large, least, counted(Index(p.dry_runs), "dry run"), seconds);
 }
 
 std::string search_summary(const SearchResult& r) {

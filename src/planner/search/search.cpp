@@ -121,7 +121,7 @@ class Search {
   std::size_t dry_runs() const { return result_.dry_runs + floor_.dry_runs() + runs_.count(); }
 
   void after_candidate() const {
-    if (watch_) watch_({result_.layouts, ranked_, result_.predicted, dry_runs()});
+    if (watch_) watch_({result_.layouts, ranked_, result_.predicted, dry_runs(), result_.by_memory.layouts(), least_taken_.takes, least_taken_.has});
     require(line_.size() <= most_, Exit::config,
             "the layout search has {} candidates in its queue, more than fit in memory, because their bounds are too close; fix some of the settings "
             "that it chooses with parallel.keep",
@@ -252,6 +252,7 @@ class Search {
     if (!taken.lacks()) return false;
     result_.by_memory.add(result_.by_memory.reason(text_of(what, taken)), layouts);
     if (taken.of_device.lacks_reserve_only()) result_.by_reserve += layouts;
+    if (taken.of_device.lacks() && (least_taken_.takes == 0 || taken.of_device.takes < least_taken_.takes)) least_taken_ = taken.of_device;
     return true;
   }
   static constexpr const char* of_parts = "weights, gradients, optimizer states and kept activations take";
@@ -273,6 +274,7 @@ class Search {
   StageRuns runs_;
   StagePlans::Counted counted_;
   std::vector<FoundLayout> found_;
+  MemoryTaken::Usage least_taken_;  // of the layout that needs least among those that do not fit in a device; 0: none
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> line_;
   SearchResult result_;
 };

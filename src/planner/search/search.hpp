@@ -50,6 +50,8 @@ struct SearchProgress {
   std::size_t ranked = 0;  // layouts whose place is known
   Index predicted = 0;     // layouts that were predicted
   std::size_t dry_runs = 0;
+  double too_large = 0;                // layouts that do not fit in memory
+  double least_bytes = 0, usable = 0;  // least memory that one of these needs on a device, and the usable memory of that device; 0: none
 };
 using SearchWatch = std::function<void(const SearchProgress&)>;
 
