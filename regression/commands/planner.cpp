@@ -206,7 +206,7 @@ TEST(planner, explain_reports_costs_and_place_of_the_deck) {
     EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
   const std::string costs = r.out.substr(r.out.find("Training of 1.00 T tokens"));
   std::smatch first;
-  ASSERT_TRUE(std::regex_search(costs, first, std::regex(R"(\n +1 +([0-9.e+]+) +([0-9.e+]+) +([0-9.e+]+))"))) << costs;
+  ASSERT_TRUE(std::regex_search(costs, first, std::regex(R"(\n +1 +([0-9.e+]+) +([0-9.e+]+) ± [0-9.]+ +([0-9.e+]+))"))) << costs;
   const double rate = std::stod(first[1]), days = std::stod(first[2]), energy = std::stod(first[3]);
   EXPECT_NEAR(days * 86400 * rate / 1e12, 1, 1e-3) << costs;
   EXPECT_NEAR(energy / (700 * 64 * days * 24 / 1e6), 1, 1e-3) << costs;
@@ -475,7 +475,7 @@ TEST(planner, reports_state_steps_grid_and_units) {
     EXPECT_TRUE(std::regex_search(text, std::regex(pattern))) << pattern << "\n" << text;
   };
   const std::string plan = planned({"--tokens", "1e12"});
-  expect(plan, "days for 1\\.00 T tokens \\([0-9]+ per parameter\\) in 7629395 steps at this rate ± ");
+  expect(plan, "training +[0-9.]+ ± [0-9.]+ days for 1\\.00 T tokens \\([0-9]+ per parameter\\) in 7629395 steps at this rate ± ");
   expect(plan, "category +MiB +content");
   expect(plan, "[KM]iB per call +[KM]iB in total");
   expect(plan, "Kernels of a step on rank [0-9]+ \\(stage 0, tensor rank [0-9]+\\), which computes most");
@@ -491,6 +491,17 @@ TEST(planner, reports_state_steps_grid_and_units) {
          "energy unknown: the\\s+cluster file does\\s+not set device.watts");
   const Result grids = run({"plan", deck, "--ranks", "8", "train.global_batch_size=7"});
   expect(grids.err, "that work on 8 ranks, if they fit in memory: ");
+}
+
+TEST(planner, plan_begins_with_search_for_fastest_layout) {
+  const Result r = run({"plan", material().deck(), "--ranks", "2", "--cluster", clusters + "h100.yaml", "data.split=\"4,1,0\"", "train.log_every=7"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::vector<std::string> lines = lines_of(r.out);
+  ASSERT_GT(lines.size(), 2U);
+  EXPECT_TRUE(lines[0].starts_with("This is the layout of the deck")) << r.out;
+  EXPECT_EQ(lines[1], fmt::format("  gyrfalcon plan {} 'data.split=\"4,1,0\"' train.log_every=7 -n 2 --cluster {}h100.yaml --explain",
+                                  material().deck().string(), clusters));
+  EXPECT_EQ(run({"plan", material().deck(), "--ranks", "2"}).out.find("This is the layout"), std::string::npos) << "no cluster is named";
 }
 
 TEST(planner, assumed_network_is_reported_on_several_nodes) {

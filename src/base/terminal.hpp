@@ -20,5 +20,7 @@ std::string with_hanging_lines(const std::string& text, std::size_t width);
 // Sentences for standard output, each line broken at spaces to the width of the terminal or COLUMNS. Lines for files and
 // pipes are not broken, so that programs can search them.
 std::string prose(const std::string& text);
+// The word as a shell reads it: in quotes if the shell would change it.
+std::string shell_word(const std::string& word);
 
 }  // namespace gyr

@@ -71,7 +71,7 @@ std::string price_text(const TrainingCost& cost, int ranks, const Cluster& clust
 std::string training_text(const RunConfig& run, double tokens, double of_step, double rate, int ranks, const Cluster& cluster) {
   const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
   const std::string text =
-      fmt::format("{:.3g} days for {} ({:.3g} per parameter) in {} at this rate{}; {}", cost.seconds / 86400, metric_text(tokens, " tokens"),
+      fmt::format("{} days for {} ({:.3g} per parameter) in {} at this rate{}; {}", days_text(run, cluster, cost), metric_text(tokens, " tokens"),
                   tokens / double(parameter_count(run.model)), counted(Index(std::ceil(tokens / of_step)), "step"), error_bar(run, cluster),
                   price_text(cost, ranks, cluster));
   if (cost.joules == 0) return text + "; energy unknown: the cluster file does not set device.watts";
@@ -143,6 +143,11 @@ double utilisation(const RunConfig& run, int ranks, const Cluster& cluster, doub
 TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster& cluster) {
   const double seconds = tokens / rate;
   return {seconds, seconds * cluster.watts(ranks), seconds / 3600 * cluster.price(ranks)};
+}
+
+std::string days_text(const RunConfig& run, const Cluster& cluster, const TrainingCost& cost) {
+  const double days = cost.seconds / 86400, error = days * error_of(run, cluster);
+  return fmt::format("{:.4g}", days) + (error > 0 ? fmt::format(" ± {:.2g}", error) : "");
 }
 
 double error_of(const RunConfig& run, const Cluster& cluster) { return run.train.seq_length > longest_judged ? 0 : cluster.errors.largest(); }

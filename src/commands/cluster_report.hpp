@@ -46,6 +46,8 @@ TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&
 double error_of(const RunConfig&, const Cluster&);
 // ... as text: " ± 2.7 %"; empty if it is 0.
 std::string error_bar(const RunConfig&, const Cluster&);
+// Days of a training run with their error bar: "27.4 ± 0.74".
+std::string days_text(const RunConfig&, const Cluster&, const TrainingCost&);
 // The kinds of evidence that the error bar was judged on.
 std::string error_text(const RunConfig&, int ranks, const Cluster&);
 // Price in the currency of the cluster file, as in "161 k EUR".

@@ -73,12 +73,25 @@ void print_refusal_of_data(const RunConfig& run) {
   if (const std::string why = refusal_of_data(run); !why.empty()) std::printf("\n"), print_warning("train stops: " + why);
 }
 
-// Hint at the search for other layouts, and at devices that the plan does not use.
-std::string hint_of_layout(const Machine& machine, int ranks) {
+// The command that searches for the fastest layout of the same run.
+std::string search_command(const PlanArguments& a, int ranks) {
+  std::vector<std::string> words{"gyrfalcon", "plan", a.deck};
+  words.insert(words.end(), a.overrides.begin(), a.overrides.end());
+  for (const auto& [option, value] : {std::pair("--init-from", a.init_from), std::pair("-n", fmt::format("{}", ranks)),
+                                      std::pair("--cluster", a.cluster), std::pair("--profile", a.profile)})
+    if (!value.empty()) words.insert(words.end(), {option, value});
+  words.push_back("--explain");
+  for (std::string& word : words) word = shell_word(word);
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+// First lines of a plan on a cluster: how to find the fastest layout, and the devices that the plan does not use.
+std::string hint_of_layout(const PlanArguments& a, const Machine& machine, int ranks) {
   const Index devices = machine.cluster.devices();
-  std::string text = "\nThis is the layout of the deck; `gyrfalcon plan --explain` searches for the fastest.\n";
-  if (devices > ranks) text += fmt::format("It uses {} of the {} devices of the cluster; --ranks {} takes all of them.\n", ranks, devices, devices);
-  return text;
+  std::string text = "This is the layout of the deck, which may be slow. To search for the fastest:\n  " + search_command(a, ranks) + "\n";
+  if (devices > ranks)
+    text += prose(fmt::format("It uses {} of the {} devices of the cluster; --ranks {} takes all of them.\n", ranks, devices, devices));
+  return text + "\n";
 }
 
 MemoryLimits limits_of(const RunConfig& run, const std::optional<Machine>& machine) {
@@ -135,8 +148,8 @@ int plan(const PlanArguments& a) {
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
         if (!deck.notes.empty()) std::printf("%s\n\n", prose(deck.notes).c_str());
+        if (a.page.empty() && machine) std::printf("%s", hint_of_layout(a, *machine, ranks).c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
-        if (a.page.empty() && machine) std::printf("%s", prose(hint_of_layout(*machine, ranks)).c_str());
         if (!a.page.empty()) write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
         print_refusal_of_data(asked);
         require_fits(plan, machine ? &*machine : nullptr);

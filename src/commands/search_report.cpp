@@ -230,7 +230,7 @@ std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, 
   const auto row = [&](const std::string& name, const FoundLayout& f) {
     const double rate = double(run.largest_batch() * run.train.seq_length) / f.prediction.seconds;
     const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-    table.row({name, fmt::format("{:.0f}", rate), fmt::format("{:.4g}", cost.seconds / 86400),
+    table.row({name, fmt::format("{:.0f}", rate), days_text(run, cluster, cost),
                cost.joules > 0 ? fmt::format("{:.4g}", cost.joules / 3.6e9) : "unknown", metric_text(cost.seconds / 3600 * ranks, ""),
                cost.price > 0 ? money_text(cost.price, cluster) : "unknown"});
   };

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/base/table.hpp"
+#include "src/base/terminal.hpp"
 #include "src/config/run_config.hpp"
 #include "src/deck/renamed_keys.hpp"
 
@@ -15,14 +16,6 @@ namespace {
 
 std::map<std::string, std::string> values_of(const std::string& deck, const std::string& origin) {
   return values_by_path(with_current_names(parse_yaml(deck, origin)));
-}
-
-// The word in quotes if a shell would change it.
-std::string shell_word(const std::string& word) {
-  if (word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,=:/+-@%") == word.npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 // All settings, with those of the models that these decks name.
