@@ -96,6 +96,14 @@ TEST(preference, token_files_of_pairs_ignore_the_rank_count) {
   EXPECT_FALSE(fs::exists((folder / "p").string() + "_reference.jsonl"));
 }
 
+TEST(preference, data_build_suggests_deck_of_pairs) {
+  const std::string& out = material().built.out;
+  for (const char* text : {"in the deck: data.prefixes=[", "data.order=documents data.documents=separate train.objective=preference",
+                           "train.objective=reward", "suggested:   train.steps="})
+    EXPECT_NE(out.find(text), std::string::npos) << text << "\n" << out;
+  EXPECT_EQ(out.find("model.vocab_size"), std::string::npos) << out;
+}
+
 TEST(preference, log_probabilities_are_the_same_on_any_grid) {
   ASSERT_EQ(material().evaluated.code, 0) << material().evaluated.out << material().evaluated.err;
   const auto single_rank = by_pair(material().reference);

@@ -25,6 +25,12 @@ namespace {
 constexpr int many = 1 << 20;  // maximum number of words in a list option
 constexpr int pipe_width = 120;
 
+// Positional argument in a usage line, as in "files..." or "TEXT... PREFIX".
+std::string shown_word(const CLI::Option* option) {
+  if (!option->get_option_text().empty()) return option->get_option_text();
+  return option->get_name() + (option->get_items_expected_max() > 1 ? "..." : "");
+}
+
 // Help whose descriptions are broken to the width of the terminal.
 class HelpText : public CLI::Formatter {
  public:
@@ -34,6 +40,9 @@ class HelpText : public CLI::Formatter {
     std::ostringstream out;
     CLI::detail::format_help(out, command->get_display_name(true), broken(command->get_description(), column_width_), column_width_);
     return out.str();
+  }
+  std::string make_option_usage(const CLI::Option* option) const override {
+    return option->get_required() ? shown_word(option) : "[" + shown_word(option) + "]";
   }
   std::string make_footer(const CLI::App* command) const override {
     return with_hanging_lines(CLI::Formatter::make_footer(command), std::size_t(std::max(output_width(stdout, pipe_width), 20)));
@@ -152,7 +161,7 @@ std::string usage_of(const CLI::App& program, const CLI::App* command) {
   words = program.get_name() + words;
   for (const CLI::Option* option : command->get_options({}))
     if (option->get_positional() && option->get_required())
-      for (const char c : " " + option->get_name() + (option->get_items_expected_max() > 1 ? "..." : "")) words += char(std::toupper(c));
+      for (const char c : " " + shown_word(option)) words += char(std::toupper(c));
   for (const CLI::Option* option : command->get_options({}))
     if (!option->get_positional() && option->get_required()) words += " " + option->get_name() + " " + option->get_type_name();
   return words;
@@ -193,6 +202,7 @@ Option* Option::excludes(Option* other) { return option_->excludes(other->option
 Option* Option::needs(Option* other) { return option_->needs(other->option_), this; }
 Option* Option::from_environment(const std::string& variable) { return option_->envname(variable), this; }
 Option* Option::words(int least) { return option_->expected(least, many), this; }
+Option* Option::shown_as(const std::string& words) { return option_->option_text(words), this; }
 Option* Option::repeated() { return option_->take_all()->expected(1), this; }
 bool Option::given() const { return option_->count() > 0; }
 std::string Option::name() const { return option_->get_name(); }
@@ -317,7 +327,8 @@ std::string Command::chosen() const {
 CommandHelp Command::help() const {
   CommandHelp help{app_->get_name(), app_->get_description(), app_->get_footer(), {}, {}};
   for (const CLI::Option* option : app_->get_options({})) {
-    CommandHelp::Word word{{}, option->get_items_expected_max() > 0 ? option->get_type_name() : "", option->get_description(), {}};
+    CommandHelp::Word word{
+        {}, option->get_option_text(), option->get_items_expected_max() > 0 ? option->get_type_name() : "", option->get_description(), {}};
     for (const std::string& name : option->get_snames()) word.names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) word.names.push_back("--" + name);
     word.placed = word.names.empty();

@@ -35,6 +35,8 @@ class Option {
   Option* from_environment(const std::string& variable);  // used if the command line does not set the option
   // For options of list type. words(): the option takes at least `least` words.
   Option* words(int least);
+  // Words that help shows for this argument in place of its name and type, as in "TEXT... PREFIX".
+  Option* shown_as(const std::string& words);
   Option* repeated();  // the option may be given several times, with one word each
   // Numeric options: not_negative is 0 or more, positive is 1 or more, between includes both ends
   Option* not_negative();
@@ -69,6 +71,7 @@ class Option {
 struct CommandHelp {
   struct Word {
     std::vector<std::string> names;  // "-h", "--help"; or the name of a positional argument
+    std::string shown;               // words in place of the name of a positional argument; empty: its name
     std::string values, help;        // values: type or valid values, "TEXT" or "{fp32,bf16}", empty for a flag; help: description
     std::vector<std::string> choices;
     bool placed = false, list = false, required = false;

@@ -151,7 +151,7 @@ void print_report(const BuildReport& report, const DocumentFormat& format, const
 // Examples stay unsplit and are masked from each other. The vocabulary is that of the model of --init-from.
 constexpr const char* settings_of_examples = "data.order=documents data.documents=separate";
 
-// Prints warnings about the corpus, and for plain text, prompts and messages the deck settings that suit it.
+// Prints warnings about the corpus, and for plain text, prompts, messages and pairs the deck settings that suit it.
 void print_advice(const BuildReport& report, const BuildOptions& options, const std::string& tokenizer) {
   if (options.format.prompts) return;
   using Rule = DocumentFormat::Rule;
@@ -165,9 +165,14 @@ void print_advice(const BuildReport& report, const BuildOptions& options, const 
         "warning: %s has JSON lines by its name, but --documents reads their braces and keys as text; leave out --documents, and name the "
         "keys with --key, or with --template, --prompt-key and --response-key\n",
         printable(objects->string()).c_str());
-  if (options.format.labelled || options.format.pairs || !options.format.source_key.empty()) return;
+  if (options.format.labelled || !options.format.source_key.empty()) return;
+  std::string further = fmt::format("model.vocab_size={}", vocab_size);
+  if (options.format.conversation) further = settings_of_examples;
+  if (options.format.pairs) further = fmt::format("{} train.objective=preference", settings_of_examples);
   std::printf("in the deck: data.prefixes=[%s] data.tokenizer=%s %s\n", printable(options.prefix.string()).c_str(), printable(tokenizer).c_str(),
-              options.format.conversation ? settings_of_examples : fmt::format("model.vocab_size={}", vocab_size).c_str());
+              further.c_str());
+  if (options.format.pairs)
+    std::printf("             a reward model takes train.objective=reward; train.seq_length must be at least the tokens of a pair\n");
   std::printf("suggested:   %s\n", suggested_settings(report).c_str());
 }
 
@@ -282,7 +287,8 @@ void add_data(Command& app, Action& action) {
   Command* b = c->add_command("build", "Tokenize text or JSONL files into PREFIX.bin and PREFIX.idx (Megatron-LM's format)");
   b->add_option("files", a->files, "Text or JSONL files, also as .gz or .zst, or patterns such as 'shards/*.jsonl.zst'; then the PREFIX to write")
       ->required()
-      ->words(1);
+      ->words(1)
+      ->shown_as("TEXT... PREFIX");
   b->add_option("--tokenizer", a->tokenizer, "tokenizer.json; required, except for --prompts of token ids");
   a->conversation.add(*b, a->documents.add(*b));
   Option* const classes =

@@ -37,7 +37,7 @@ std::string synopsis(const CommandHelp& command, const std::string& path) {
   std::string text = bold(path) + " [options]";
   for (const CommandHelp::Word& word : command.words) {
     if (!word.placed) continue;
-    const std::string name = sloped(word.names.front()) + (word.list ? "..." : "");
+    const std::string name = word.shown.empty() ? sloped(word.names.front()) + (word.list ? "..." : "") : sloped(word.shown);
     text += " " + (word.required ? name : "[" + name + "]");
   }
   return command.commands.empty() ? text : text + " " + sloped("command");
