@@ -184,6 +184,23 @@ struct ScoredPairs {
   }
 };
 
+TEST(preference, eval_without_reference_file_compares_with_zero) {
+  const ScoredPairs pairs;
+  const Result r = run({"eval", Material::get().trained(), "--objective", "preference", "--data", pairs.prefix, "--length", "64", "--precision",
+                        "fp64", "--json", pairs.folder / "summary.json"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("bare_reference.jsonl does not exist: loss, accuracy and margin are relative to a reference"), std::string::npos) << r.out;
+  double preferred = 0, difference = 0;  // of the records, which hold ln p of both texts
+  const auto records = by_pair(material().reference);
+  for (const auto& [pair, record] : records) {
+    const double more = double(record.at("chosen")) - double(record.at("rejected"));
+    preferred += more > 0 ? 1 : 0, difference += more;
+  }
+  const Json results = json_in(pairs.folder / "summary.json").at("results");
+  EXPECT_NEAR(double(results.at("accuracy")), preferred / double(records.size()), 1e-12);
+  EXPECT_NEAR(double(results.at("margin")) / (difference / double(records.size())), 0.1, 1e-9) << "beta is 0.1 by default";
+}
+
 // A layout of the trained model and one of its reference.
 struct Layouts {
   int ranks;

@@ -16,6 +16,7 @@
 #include "src/commands/runtime.hpp"
 #include "src/commands/weights_option.hpp"
 #include "src/data/fingerprint.hpp"
+#include "src/data/text_references.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/scorer.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -49,7 +50,8 @@ constexpr const char* footer =
     "decoder writes, accuracy is the fraction of them that the model ranks first; order accuracy is that of sentence order. For a model with an "
     "encoder (data build --source) each text is one window, truncated to --length. For preference pairs (--objective preference), --records writes a "
     "line with the model and its checksum, and the sum of ln p of each text. train.objective preference reads this file as PREFIX_reference.jsonl. "
-    "If that file exists, the results are also the loss, the fraction of pairs whose chosen text is preferred, and the margin.\n"
+    "The results are also the loss, the fraction of pairs whose chosen text is preferred, and the margin. Without that file they are relative to a "
+    "reference that gives each text ln p = 0, and a note says so.\n"
     "  --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first token if "
     "--begin is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and scores the token after each of them. "
     "Every further window ends S = --stride tokens later and scores the S new tokens, each with at least L-S+1 tokens before it. With T the sum of "
@@ -198,6 +200,20 @@ std::string scored_text(const Json& settings) {
   return settings.contains("split") ? fmt::format("{} split of {}", settings.at("split").get<std::string>(), files) : files;
 }
 
+// Notes on corpora of preference pairs without the file of a reference model; empty if there are none, and with --records,
+// which writes such a file.
+std::string notes_on_references(const EvalArguments& a, const RunConfig& run, const Json& settings) {
+  std::string notes;
+  if (!a.records.empty() || settings.at("task") != "data" || run.model.objective->scoring_models().empty()) return notes;
+  for (const Json& file : settings.at("files"))
+    if (const std::filesystem::path path = references_path(file.get<std::string>()); !std::filesystem::exists(path))
+      notes += fmt::format(
+          "note: {} does not exist: loss, accuracy and margin are relative to a reference that gives each text ln p = 0. Write that file "
+          "with --records and the reference model\n",
+          printable(path.string()));
+  return notes;
+}
+
 void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
   Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), wait_policy_of(runtime.world()));
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
@@ -242,7 +258,8 @@ void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
     if (compares && !a.records.empty() && runtime.rank() == 0) conclusion.records.insert(conclusion.records.begin(), model_line(a.checkpoint));
     outputs->write(settings, conclusion.records);
   });
-  if (runtime.rank() == 0) std::printf("%s\nscored: %s\n", conclusion.text.c_str(), scored_text(settings).c_str());
+  if (runtime.rank() != 0) return;
+  std::printf("%s\nscored: %s\n%s", conclusion.text.c_str(), scored_text(settings).c_str(), notes_on_references(a, run, settings).c_str());
 }
 
 // Scores the same weights with another objective.
