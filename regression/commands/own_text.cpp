@@ -77,12 +77,22 @@ TEST(own_text, json_lines_read_as_text_give_a_warning) {
   EXPECT_EQ(built(folder / "qa.jsonl", folder / "objects").find(warning), std::string::npos);
 }
 
-TEST(own_text, tokenizer_train_reports_a_vocabulary_too_large) {
+TEST(own_text, tokenizer_train_suggests_a_vocabulary_that_fits) {
   const Folder folder;
   const Result r = run({"tokenizer", "train", folder / "t.json", material().text(), "--vocab-size", "32768"});
   ASSERT_EQ(r.code, 0) << output_of(r);
-  expect_parts(r.out, {"tokens, learned from", "the vocabulary stays below --vocab-size 32768", "warning: --vocab-size 32768 is large for",
-                       "512 suits this text"});
+  const int tokens = std::stoi(r.out.substr(r.out.find(": ") + 2));
+  expect_parts(r.out, {"tokens, learned from", fmt::format("the vocabulary stays below --vocab-size 32768: write model.vocab_size={}\n", tokens)});
+  EXPECT_EQ(r.out.find("suits this text") != std::string::npos, tokens > 2048) << r.out;
+  put_contents(folder / "short.txt", "one two three one two three one two three\n");
+  const Result seldom = run({"tokenizer", "train", folder / "s.json", folder / "short.txt", "--vocab-size", "32768"});
+  EXPECT_EQ(seldom.out.find("512"), std::string::npos) << seldom.out;
+  std::string words;  // of as many different letters as possible, so that the vocabulary becomes large
+  std::uint32_t state = 1;
+  for (int i = 0; i < 60000; ++i) words += char('a' + ((state = state * 1664525u + 1013904223u) >> 24) % 26), words += i % 6 == 5 ? " " : "";
+  put_contents(folder / "random.txt", words);
+  const Result large = run({"tokenizer", "train", folder / "r.json", folder / "random.txt", "--vocab-size", "3000"});
+  expect_parts(large.out, {"warning: a vocabulary of 3000 is large for", "--vocab-size 512 suits this text"});
   const Result fitting = run({"tokenizer", "train", folder / "u.json", material().text(), "--vocab-size", "300"});
   EXPECT_EQ(fitting.out.find("warning"), std::string::npos) << fitting.out;
 }

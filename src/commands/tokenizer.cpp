@@ -59,11 +59,11 @@ void train(const TokenizerArguments& a) {
   std::printf("%s: %d tokens, learned from %s\n", a.tokenizer.c_str(), tokenizer.size(), metric_text(double(bytes), "B").c_str());
   const std::int64_t asked = options.vocab_size, fitting = suggested_vocabulary(bytes);
   if (tokenizer.size() < asked)
-    std::printf("the text has no more pairs that occur %ld times, so the vocabulary stays below --vocab-size %ld\n", long(options.min_frequency),
-                long(asked));
-  if (asked > 4 * fitting)
-    std::printf("warning: --vocab-size %ld is large for %s: many tokens occur too seldom to be learned; %ld suits this text\n", long(asked),
-                metric_text(double(bytes), "B").c_str(), long(fitting));
+    std::printf("the text has no more pairs that occur %ld times, so the vocabulary stays below --vocab-size %ld: write model.vocab_size=%d\n",
+                long(options.min_frequency), long(asked), tokenizer.size());
+  if (tokenizer.size() > 4 * fitting)
+    std::printf("warning: a vocabulary of %d is large for %s: many tokens occur too seldom to be learned; --vocab-size %ld suits this text\n",
+                tokenizer.size(), metric_text(double(bytes), "B").c_str(), long(fitting));
 }
 
 // Calls action(value) with the JSON value of each line of standard input. Exit::data with the line number if a line is
