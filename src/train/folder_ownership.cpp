@@ -19,7 +19,6 @@ void notify(const std::string& line) {
 
 void take(RunFolder& folder, const RunConfig& run, const TrainOptions& options) {
   folder.take(run.output, {options.take_over, run.watch.lock_patience, notify}, options.supervisor);
-  if (!folder.note().empty()) notify(folder.note());
 }
 
 void clear(const RunConfig& run) {
@@ -49,6 +48,7 @@ RunIdentity take_folder(RunFolder& folder, const RunConfig& run, const TrainOpti
 }
 
 void begin_in_folder(RunFolder& folder, const RunConfig& run, const TrainOptions& options) {
+  if (!folder.note().empty()) notify(folder.note());  // a start that is refused takes nothing over
   clear(run);
   if (options.start_over)
     if (const auto aside = set_aside(run.output))

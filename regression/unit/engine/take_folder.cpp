@@ -39,6 +39,24 @@ TEST(take_folder, folder_with_other_checkpoints_is_refused_unchanged) {
   EXPECT_TRUE(fs::exists(folder / "checkpoints/step_00000003"));
 }
 
+// A start that is refused between the two calls reports no take-over.
+TEST(take_folder, take_over_is_reported_when_the_run_begins) {
+  const Folder folder;
+  folder.write("lock", R"({"host": "elsewhere", "pid": 7, "job": ""})");
+  RunConfig run{};
+  run.output = folder.path();
+  TrainOptions options;
+  options.take_over = true;
+  RunFolder taken;
+  ::testing::internal::CaptureStdout();
+  take_folder(taken, run, options);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  ::testing::internal::CaptureStdout();
+  begin_in_folder(taken, run, options);
+  const std::string printed = ::testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(printed.starts_with("output folder taken over from process 7 on elsewhere")) << printed;
+}
+
 TEST(take_folder, nothing_but_lock_changes_before_the_run_begins) {
   const Folder folder;
   const std::vector<std::string> names{"status.json", "heartbeat.bin", "metrics.jsonl", "run.json"};
