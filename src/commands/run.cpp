@@ -89,28 +89,35 @@ void add_run(Command& app, Action& action) {
   });
 }
 
+namespace {
+
+// Prints the state of a run whose ranks have sent no heartbeat in this attempt.
+void print_start(const std::string& holder) { std::printf("state: starting (%s; its ranks have sent no heartbeat yet)\n", holder.c_str()); }
+
+void show_ranks(const std::filesystem::path& given) {
+  const std::filesystem::path path = std::filesystem::is_directory(given) ? heartbeat_path(given) : given, folder = path.parent_path();
+  const std::string holder = RunLock::living_holder(folder);
+  if (!std::filesystem::exists(path) && !holder.empty()) return print_start(holder);
+  require(std::filesystem::exists(path), Exit::missing,
+          "{}: no such file; a run that starts writes it to its output folder when its data are read and its memory is planned", path.string());
+  const auto beats = read_heartbeats(path);
+  require(!beats.empty(), Exit::data, "{}: contains no readable heartbeat", path.string());
+  std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
+  const auto outcome = read_outcome(folder);
+  const bool lives = any_rank_alive(beats, wall_nanoseconds(), RunLock::shares_processes(folder));
+  if (!lives && !holder.empty()) return print_start(holder);  // the heartbeats are those of an earlier attempt
+  if (outcome && outcome->state == "running" && !lives) std::printf("%s\n", killed_text(beats).c_str());
+  else if (outcome)
+    std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ", printable(outcome->message).c_str());
+}
+
+}  // namespace
+
 void add_ps(Command& app, Action& action) {
   auto folder = std::make_shared<std::string>();
   Command* c = app.add_command("ps", "Show the state of every rank of a run, from its heartbeats");
   c->add_option("folder", *folder, "Output folder of the run, or its heartbeat.bin")->required();
-  c->callback([folder, &action] {
-    action = [folder] {
-      return guarded([&] {
-        const std::filesystem::path path = std::filesystem::is_directory(*folder) ? heartbeat_path(*folder) : std::filesystem::path(*folder);
-        require(std::filesystem::exists(path), Exit::missing, "{}: no such file; a run writes it to its output folder", path.string());
-        const auto beats = read_heartbeats(path);
-        require(!beats.empty(), Exit::data, "{}: contains no readable heartbeat", path.string());
-        std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
-        const auto outcome = read_outcome(path.parent_path());
-        const bool sees_processes = RunLock::shares_processes(path.parent_path());
-        if (outcome && outcome->state == "running" && !any_rank_alive(beats, wall_nanoseconds(), sees_processes))
-          std::printf("%s\n", killed_text(beats).c_str());
-        else if (outcome)
-          std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ",
-                      printable(outcome->message).c_str());
-      });
-    };
-  });
+  c->callback([folder, &action] { action = [folder] { return guarded([&] { show_ranks(*folder); }); }; });
 }
 
 }  // namespace gyr

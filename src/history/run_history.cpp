@@ -200,11 +200,13 @@ RunHistory read_history(const std::filesystem::path& output) {
           metrics.string());
   const auto outcome = read_outcome(history.folder);
   const auto beats = read_heartbeats(heartbeat_path(history.folder));
-  reader.finish(outcome && outcome->state == "running" &&
-                (beats.empty() || any_rank_alive(beats, wall_nanoseconds(), RunLock::shares_processes(folder))));
+  const bool lives =
+      beats.empty() ? !RunLock::living_holder(folder).empty() : any_rank_alive(beats, wall_nanoseconds(), RunLock::shares_processes(folder));
+  const bool running = outcome && outcome->state == "running" && lives;
+  reader.finish(running);
   if (history.host.empty() && !beats.empty()) history.host = beats.front().host;
   const std::string last = history.events.empty() ? "unknown" : std::string(name_of(history.events.back().kind));
-  history.state = outcome && !(outcome->state == "running" && last == "killed") ? outcome->state : last;
+  history.state = !outcome ? last : outcome->state != "running" || (running && last != "killed") ? outcome->state : "killed";
   read_deck(folder / "deck.yaml", history.deck);
   if (const auto steps = history.deck.find("train.steps"); history.steps.empty() && steps != history.deck.end())
     std::from_chars(steps->second.data(), steps->second.data() + steps->second.size(), history.steps_wanted);

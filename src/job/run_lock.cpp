@@ -73,9 +73,24 @@ RunLock::Owner RunLock::owner_in(const std::string& text) {
 
 std::string RunLock::token_in(const std::filesystem::path& file) { return owner_in(contents(file)).token; }
 
-bool RunLock::shares_processes(const std::filesystem::path& folder) {
-  const Owner owner = owner_in(contents(folder / of_run)), me = myself();
-  return owner.pid != 0 && owner.host == me.host && owner.boot == me.boot && !me.pid_namespace.empty() && owner.pid_namespace == me.pid_namespace;
+bool RunLock::Owner::shares_processes() const {
+  const Owner me = myself();
+  return pid != 0 && host == me.host && boot == me.boot && !me.pid_namespace.empty() && pid_namespace == me.pid_namespace;
+}
+
+bool RunLock::shares_processes(const std::filesystem::path& folder) { return owner_in(contents(folder / of_run)).shares_processes(); }
+
+std::string RunLock::living_holder(const std::filesystem::path& folder) {
+  constexpr std::chrono::seconds silence(10);
+  for (const char* const name : {of_run, of_supervisor}) {
+    const Owner owner = owner_in(contents(folder / name));
+    if (owner.pid == 0) continue;
+    std::error_code gone;
+    const bool lives = owner.shares_processes() ? ::kill(pid_t(owner.pid), 0) == 0 || errno == EPERM
+                                                : std::filesystem::file_time_type::clock::now() - last_write_time(folder / name, gone) < silence;
+    if (lives && !gone) return owner.text();
+  }
+  return "";
 }
 
 RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settings, const char* name) : folder_(folder), name_(folder / name) {

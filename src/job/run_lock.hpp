@@ -49,6 +49,9 @@ class RunLock {
   // True if the ranks' lock in this output folder names a holder, alive or dead, on this host whose process ids this
   // process can compare with its own: not of another container and not from before a reboot.
   static bool shares_processes(const std::filesystem::path& folder);
+  // The process that holds the ranks' lock or the supervisor's lock in this folder, as in "process 7 on n1, job 12"; empty
+  // if none lives. A holder on another machine lives if its lock file was written in the last ten seconds.
+  static std::string living_holder(const std::filesystem::path& folder);
   // Token in a lock file; empty if the file names no owner.
   static std::string token_in(const std::filesystem::path& file);
 
@@ -65,6 +68,7 @@ class RunLock {
     Job job;
     long pid = 0;  // process id of the holder; 0: no owner
     std::string text() const;
+    bool shares_processes() const;  // this process sees it under its process id, if it lives
   };
   static Owner myself();
   static Owner owner_in(const std::string& text);

@@ -20,6 +20,7 @@
 #include "src/history/history_page.hpp"
 #include "src/history/history_picture.hpp"
 #include "src/history/history_text.hpp"
+#include "src/job/run_lock.hpp"
 #include "src/watch/exit_record.hpp"
 #include "src/watch/heartbeat.hpp"
 #include "src/watch/outcome.hpp"
@@ -88,6 +89,7 @@ TEST(run_history, each_step_counts_once_despite_kills_and_rollbacks) {
     const Drawn d = drawn(random);
     const Folder folder;
     folder.write("metrics.jsonl", d.metrics);
+    const RunLock lock(folder.path());  // of the last attempt, which still runs
     write_outcome(folder.path(), {"running", 0, 0, -1, ""});
     const RunHistory history = read_history(trial % 2 > 0 ? folder.path() : folder / "metrics.jsonl");
     std::map<Index, double> counted;
@@ -113,6 +115,19 @@ TEST(run_history, run_without_final_status_is_reported_as_killed) {
   EXPECT_EQ(history.events.back().kind, RunEvent::Kind::done);
   EXPECT_EQ(history.events.size(), 2U);
   EXPECT_EQ(history.state, "done");
+}
+
+TEST(run_history, run_killed_before_heartbeat_is_reported_as_killed) {
+  const Folder folder;
+  std::string metrics = json_text({{"kind", "start"}, {"time", 1}, {"step", 0}}) + "\n" + step_line(1, 2, 3);
+  metrics += json_text({{"kind", "end"}, {"time", 5}, {"state", "stopped"}, {"code", 75}, {"message", ""}}) + "\n";
+  folder.write("metrics.jsonl", metrics);
+  write_outcome(folder.path(), {"running", 0, 0, -1, ""});  // of a second start, which has written nothing else yet
+  {
+    const RunLock lock(folder.path());
+    EXPECT_EQ(read_history(folder.path()).state, "running");
+  }
+  EXPECT_EQ(read_history(folder.path()).state, "killed");
 }
 
 // No program writes "killed" into status.json. The reader of a run detects from the heartbeats that its ranks are gone.

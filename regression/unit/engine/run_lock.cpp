@@ -235,6 +235,31 @@ TEST(run_lock, process_ids_compare_within_one_namespace_only) {
   }
 }
 
+TEST(run_lock, living_holder_of_either_lock_is_named) {
+  for (const char* const name : {RunLock::of_run, RunLock::of_supervisor}) {
+    const Folder folder;
+    EXPECT_EQ(RunLock::living_holder(folder.path()), "");
+    nlohmann::json owner;
+    {
+      const RunLock lock(folder.path(), {}, name);
+      EXPECT_TRUE(RunLock::living_holder(folder.path()).starts_with(fmt::format("process {} on ", getpid()))) << name;
+      owner = nlohmann::json::parse(contents(folder / name));
+    }
+    EXPECT_EQ(RunLock::living_holder(folder.path()), "") << "the lock is released";
+    const auto with = [&](const char* key, const nlohmann::json& value) {
+      auto other = owner;
+      other[key] = value;
+      folder.write(name, other.dump());
+    };
+    with("pid", 0x3fffffff);
+    EXPECT_EQ(RunLock::living_holder(folder.path()), "") << "its process is gone";
+    with("host", "elsewhere");
+    EXPECT_NE(RunLock::living_holder(folder.path()).find(" on elsewhere"), std::string::npos) << "it has just been written";
+    std::filesystem::last_write_time(folder / name, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(1));
+    EXPECT_EQ(RunLock::living_holder(folder.path()), "") << "it is no longer written";
+  }
+}
+
 TEST(run_lock, lock_with_unreadable_owner_is_free) {
   const Folder folder;
   for (const char* text : {"", "{", "[]", R"({"host": 3})", "\xff\xfe"}) {
