@@ -351,7 +351,7 @@ TEST(folder, on_full_disk_supervisor_still_prints_its_report) {
   for (const std::string& word : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launcher").string()})
     words.push_back(word);
   const Result r = execute({"/bin/sh", "-c", "(ulimit -f 1; trap '' XFSZ; exec " + line_of(words) + ") 2>&1 | cat"});
-  for (const char* part : {"cause", "goodput", "supervisor.json", "giving up"})
+  for (const char* part : {"cause", "useful time", "supervisor.json", "giving up"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part << output_of(r);
   EXPECT_TRUE(last_line_of(r.out).starts_with("RUN FAILED 74")) << output_of(r);
 }

@@ -32,6 +32,32 @@ std::string line_with(const std::string& text, const std::string& word) {
 
 }  // namespace
 
+TEST(report, ps_shows_a_run_that_is_starting) {
+  const Folder folder;
+  Json owner{{"host", "elsewhere"}, {"pid", 7}, {"job", "12"}};  // as src/job/run_lock.cpp writes it
+  put_contents(folder / "lock", owner.dump());
+  const Result r = run({"ps", folder.path()});
+  EXPECT_EQ(r.code, 0) << output_of(r);
+  EXPECT_EQ(r.out, "state: starting (process 7 on elsewhere, job 12; its ranks have sent no heartbeat yet)\n");
+  put_contents(folder / "lock", "");
+  EXPECT_EQ(run({"ps", folder.path()}).code, int(Exit::missing));
+}
+
+TEST(report, supervisor_and_report_state_the_same_useful_time) {
+  const Folder folder;
+  Words words = material().train(folder.path(), {"train.steps=30", "checkpoint.every=10", "fault.kind=kill", "fault.step=25"});
+  words[0] = "run";
+  words.insert(words.end(), {"-n", "1", "--launcher", "none"});
+  const Result r = run(words);
+  ASSERT_EQ(r.code, 0) << output_of(r);
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(r.out, found, std::regex("useful time ([0-9.]+ %): .* elapsed; 1 restart"))) << r.out;
+  const double percent = std::stod(found[1]);
+  EXPECT_GT(percent, 0);
+  EXPECT_LT(percent, 100);
+  EXPECT_EQ(line_with(run({"report", folder.path()}).out, "useful time"), "useful time " + found[1].str());
+}
+
 TEST(report, report_shows_kills_and_differences_between_decks) {
   const Folder killed, full;
   // The two steps after the checkpoint are repeated. The first rank may not have logged the second of them before the

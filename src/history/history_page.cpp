@@ -164,7 +164,8 @@ Json summary_json(const RunHistory& run) {
           {"starts", run.count(RunEvent::Kind::start)},
           {"kills", run.count(RunEvent::Kind::killed)},
           {"seconds", s.step_seconds},
-          {"kept", s.kept_seconds}};
+          {"useful", run.useful.ratio()},
+          {"elapsed", run.useful.elapsed()}};
 }
 
 Json json_of(const RunHistory& run, const Limits& limits) {

@@ -167,11 +167,11 @@ std::string sparkline(const std::vector<double>& values) {
 std::vector<std::pair<std::string, std::string>> facts_of(const RunHistory& run) {
   const auto steps = run.counted();
   const auto of_last = [&](const auto& of) { return steps.empty() ? NAN : of(*steps.back()); };
-  double best = INFINITY, seconds = 0, counted_seconds = 0;
+  double best = INFINITY, seconds = 0;
   for (const ValidatedStep& v : run.validations)
     if (!v.overtaken && std::isfinite(v.loss)) best = std::min(best, v.loss);
   for (const TakenStep& s : run.steps)
-    if (std::isfinite(s.seconds)) seconds += s.seconds, counted_seconds += s.overtaken ? 0 : s.seconds;
+    if (std::isfinite(s.seconds)) seconds += s.seconds;
   const std::size_t recent = std::min<std::size_t>(10, steps.size());
   const Index starts = run.count(RunEvent::Kind::start);
   double loss = 0, losses = 0;
@@ -190,7 +190,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const RunHistory& run)
           {"starts", starts > 0 ? fmt::format("{}", starts) : "-"},
           {"kills", fmt::format("{}", run.count(RunEvent::Kind::killed))},
           {"time in steps", duration(seconds)},
-          {"useful time", seconds > 0 ? fmt::format("{:.1f} %", 100 * counted_seconds / seconds) : "-"}};
+          {"useful time", run.useful.text()}};
 }
 
 std::string text_of(const std::vector<RunHistory>& runs) {

@@ -36,6 +36,7 @@ class HistoryReader {
 
   void read(const Json& line) {
     const std::string kind = word(line, "kind");
+    history_.useful.read(line);
     if (const auto known = readers_.find(kind); known != readers_.end()) (this->*known->second)(line);
     if (const double time = number(line, "time"); !std::isnan(time)) last_time_ = time;
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/base/scalar.hpp"
+#include "src/history/useful_time.hpp"
 
 namespace gyr {
 
@@ -53,10 +54,11 @@ struct RunHistory {
   std::vector<ValidatedStep> validations;
   std::vector<RunEvent> events;                       // events in order of time
   std::vector<std::pair<std::string, Index>> memory;  // memory in bytes by category, maximum over the ranks
-  std::vector<SectionTime> sections;                  // times of the last attempt that wrote its timers
-  std::map<std::string, std::string> deck;            // all deck keys with their values
-  Index broken_lines = 0;                             // lines of metrics.jsonl that cannot be parsed; a killed run may leave one
-  std::vector<const TakenStep*> counted() const;      // steps that were not repeated later
+  UsefulTime useful;
+  std::vector<SectionTime> sections;              // times of the last attempt that wrote its timers
+  std::map<std::string, std::string> deck;        // all deck keys with their values
+  Index broken_lines = 0;                         // lines of metrics.jsonl that cannot be parsed; a killed run may leave one
+  std::vector<const TakenStep*> counted() const;  // steps that were not repeated later
   Index count(RunEvent::Kind) const;
   Index reached() const;  // number of the last step in the metrics; without steps, the step of the last event
   double begin() const;   // seconds since 1970; NaN if no time is known

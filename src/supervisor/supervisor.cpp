@@ -7,6 +7,7 @@
 #include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 #include "src/checkpoint/run_identity.hpp"
+#include "src/history/useful_time.hpp"
 #include "src/job/run_lock.hpp"
 #include "src/report/summary.hpp"
 #include "src/supervisor/observer.hpp"
@@ -160,7 +161,7 @@ class Supervisor {
                       attempt.culprit.empty() ? "" : "; " + attempt.culprit));
   }
 
-  double ratio() const { return useful_seconds(output() / "metrics.jsonl", epoch_) / std::max(1e-9, since(begin_)); }
+  UsefulTime useful() const { return useful_time(output() / "metrics.jsonl", epoch_); }
 
   void end() {
     Table table({{"attempt", true},
@@ -175,9 +176,9 @@ class Supervisor {
     for (const Attempt& attempt : attempts_)
       table.row({std::to_string(attempt.number), std::to_string(attempt.ranks), checkpoint_text(attempt.from), checkpoint_text(attempt.to),
                  std::to_string(attempt.reached), time_text(attempt.seconds), std::to_string(attempt.code), attempt.state, attempt.culprit});
-    const double wall = since(begin_), useful = useful_seconds(output() / "metrics.jsonl", epoch_);
+    const UsefulTime time = useful();
     std::printf("%s", table.str().c_str());
-    print(fmt::format("goodput {:.1f} %: {} of useful steps in {}, {}", 100 * useful / wall, time_text(useful), time_text(wall),
+    print(fmt::format("useful time {}: {} in steps that count, of {} elapsed; {}", time.text(), time_text(time.useful()), time_text(time.elapsed()),
                       counted(Index(attempts_.size()) - 1, "restart")));
     write_status(attempts_.back().state);
     std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
@@ -212,7 +213,7 @@ class Supervisor {
                        {"code", attempts_.back().code},
                        {"gave_up", gave_up_},
                        {"restarts", attempts_.size() - 1},
-                       {"effective_time_ratio", ratio()},
+                       {"effective_time_ratio", useful().ratio()},
                        {"seconds", since(begin_)},
                        {"attempts", attempts}};
     try {
@@ -247,22 +248,6 @@ int data_axis_of(const SupervisedRun& run, int most) {
     if (splits) return data;
   }
   return 0;
-}
-
-double useful_seconds(const std::filesystem::path& metrics, double begin) {
-  std::map<Index, double> steps;
-  const auto read = [&](const Json& line) {
-    const auto step = integer_in(line, "step");
-    const double seconds = number_in(line, "seconds");
-    if (text_in(line, "kind") == "step" && step && seconds >= 0 && number_in(line, "time") >= begin) steps[*step] = seconds;
-  };
-  try {
-    visit_json_lines(metrics, read);
-  } catch (const Error&) {  // no step was taken, or users have changed the folder
-  }
-  double sum = 0;
-  for (const auto& [step, seconds] : steps) sum += seconds;
-  return sum;
 }
 
 int supervise(const SupervisedRun& run, const SuperviseOptions& options) {

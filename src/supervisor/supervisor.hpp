@@ -40,8 +40,4 @@ int supervise(const SupervisedRun&, const SuperviseOptions&);
 // Largest data axis of at most `most` that divides every batch of the run; 0 if there is none.
 int data_axis_of(const SupervisedRun&, int most);
 
-// Total seconds of the steps in a metrics.jsonl that were written since `begin` (seconds since 1970). A step that was
-// repeated counts once.
-double useful_seconds(const std::filesystem::path& metrics, double begin);
-
 }  // namespace gyr

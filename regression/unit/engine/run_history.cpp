@@ -350,6 +350,33 @@ TEST(run_history, page_names_host_program_command_and_times) {
   EXPECT_EQ(json["state"], "done");
 }
 
+// The elapsed time of drawn attempts: restarts by gyrfalcon run count, pauses before a start by the user do not.
+TEST(run_history, elapsed_time_includes_restarts_without_pauses) {
+  std::mt19937 random(seed_of_run());
+  const auto up_to = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
+  for (int trial = 0; trial < 50; ++trial) {
+    std::string metrics;
+    double time = 1000, elapsed = 0, useful = 0;
+    int step = 0;
+    for (int start = 0; start < 5; ++start) {
+      const int attempt = start == 0 ? 0 : up_to(3) - 1, gap = up_to(100);
+      time += gap, elapsed += attempt > 0 ? gap : 0;
+      metrics += json_text({{"kind", "start"}, {"time", time}, {"step", step}, {"attempt", attempt}}) + "\n";
+      for (int i = up_to(5); i > 0; --i) {
+        const int seconds = up_to(9);
+        time += seconds, elapsed += seconds, useful += 0.5;  // the seconds of step_line
+        metrics += step_line(++step, time, 1);
+      }
+    }
+    const Folder folder;
+    folder.write("metrics.jsonl", metrics);
+    const UsefulTime all = useful_time(folder / "metrics.jsonl", 0);
+    EXPECT_EQ(all.elapsed(), elapsed) << metrics;
+    EXPECT_EQ(all.useful(), useful) << metrics;
+    EXPECT_EQ(read_history(folder.path()).useful.text(), fmt::format("{:.1f} %", 100 * useful / elapsed));
+  }
+}
+
 TEST(run_history, summary_counts_repeated_steps_only_in_time) {
   std::mt19937 random(seed_of_run());
   for (int trial = 0; trial < 50; ++trial) {
@@ -364,6 +391,7 @@ TEST(run_history, summary_counts_repeated_steps_only_in_time) {
     EXPECT_EQ(s.tokens, 10 * double(d.counts.rbegin()->first));
     EXPECT_NEAR(s.step_seconds, 0.5 * double(d.taken), 1e-9);
     EXPECT_NEAR(s.kept_seconds, 0.5 * double(d.counts.size()), 1e-9);
+    EXPECT_NEAR(useful_time(folder / "metrics.jsonl", 0).useful(), s.kept_seconds, 1e-9);
   }
 }
 

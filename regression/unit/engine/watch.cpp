@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Conclusions that the watchdog and the supervisor draw from heartbeats and times.
+#include "src/history/useful_time.hpp"
 #include "src/supervisor/observer.hpp"
 #include "src/supervisor/supervisor.hpp"
 #include "src/watch/outcome.hpp"
@@ -284,12 +285,12 @@ TEST(watch, straggler_works_long_and_waits_little) {
     }
 }
 
-TEST(watch, useful_seconds_count_each_step_once) {
+TEST(watch, useful_time_counts_each_step_once) {
   const Folder folder;
   folder.write("m.jsonl",
                "{\"kind\":\"step\",\"time\":5,\"step\":1,\"seconds\":9}\n{\"kind\":\"step\",\"time\":11,\"step\":1,\"seconds\":2}\n"
                "{\"kind\":\"step\",\"time\":12,\"step\":2,\"seconds\":3}\n{\"kind\":\"step\",\"time\":13,\"step\":2,\"seconds\":4}\n{\"kind\":\"st");
-  EXPECT_EQ(useful_seconds(folder / "m.jsonl", 10), 6);
+  EXPECT_EQ(useful_time(folder / "m.jsonl", 10).useful(), 6);
 }
 
 TEST(watch, outcome_is_read_back) {

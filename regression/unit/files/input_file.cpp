@@ -11,7 +11,7 @@
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/base/json.hpp"
-#include "src/supervisor/supervisor.hpp"
+#include "src/history/useful_time.hpp"
 #include "src/train/recent_metrics.hpp"
 
 namespace gyr::testing::input_file_suite {
@@ -121,10 +121,10 @@ TEST(input_file, metrics_with_damaged_lines_keep_all_others) {
     const fs::path file = folder.write("metrics.jsonl", text);
     if (text.find("\"kind\":\"run\"") != text.npos) continue;  // a line that sets all lines before it aside
     EXPECT_EQ(recent_metrics(file, 20, 100).losses, losses) << text;
-    EXPECT_EQ(useful_seconds(file, 1), seconds) << text;
+    EXPECT_EQ(useful_time(file, 1).useful(), seconds) << text;
   }
   EXPECT_TRUE(recent_metrics(folder / "none", 3, 9).losses.empty());
-  EXPECT_EQ(useful_seconds(folder.path(), 1), 0);
+  EXPECT_EQ(useful_time(folder.path(), 1).useful(), 0);
 }
 
 }  // namespace
