@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "regression/support/material.hpp"
-#include "src/data/prompts.hpp"
-#include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr::testing::prompts_suite {
 
@@ -31,6 +29,8 @@ Words with_tokenizer(const Words& more) {
   return words;
 }
 
+std::string ending(const Folder& folder, const std::string& name, const char* end) { return contents((folder / name).string() + end); }
+
 const std::string texts = "{\"prompt\": \"2+2=\", \"target\": 4}\n{\"target\": [1.5, null], \"prompt\": \"caf\xc3\xa9 \"}\n";
 
 }  // namespace
@@ -40,21 +40,17 @@ TEST(prompts, built_files_hold_tokens_and_fields) {
   const Result r = built(folder, texts, "p", tokenizer());
   ASSERT_EQ(r.code, 0) << output_of(r);
   EXPECT_NE(r.out.find("p_fields.jsonl: the other keys of each prompt"), std::string::npos) << r.out;
-  const Tokenizer read = Tokenizer::load(Material::get().tokenizer());
-  const Prompts prompts({folder / "p"}, read.size());
-  ASSERT_EQ(prompts.size(), 2);
-  EXPECT_EQ(prompts.tokens(0), read.encode("2+2=", Tokenizer::Specials::complete));
-  EXPECT_EQ(contents(fields_path(folder / "p")), "{\"target\":4}\n{\"target\":[1.5,null]}\n");
+  EXPECT_EQ(ending(folder, "p", "_fields.jsonl"), "{\"target\":4}\n{\"target\":[1.5,null]}\n");
   ASSERT_EQ(built(folder, texts, "q", tokenizer(), 3).code, 0);
-  for (const char* ending : {".bin", ".idx", "_fields.jsonl", ".json"})
-    EXPECT_EQ(contents((folder / "p").string() + ending), contents((folder / "q").string() + ending)) << ending;
+  for (const char* end : {".bin", ".idx", "_fields.jsonl", ".json"}) EXPECT_EQ(ending(folder, "p", end), ending(folder, "q", end)) << end;
   EXPECT_EQ(run({"data", "info", folder / "p"}).code, 0);
 }
 
 TEST(prompts, token_ids_need_no_tokenizer) {
   const Folder folder;
   ASSERT_EQ(built(folder, "{\"prompt\": [3, 1, 2], \"digit\": 3}\n", "p", {}).code, 0);
-  EXPECT_EQ(Prompts({folder / "p"}, 4).tokens(0), (std::vector<std::int32_t>{3, 1, 2}));
+  const std::string ids = ending(folder, "p", ".bin");
+  EXPECT_EQ(ids, std::string("\3\0\0\0\1\0\0\0\2\0\0\0", 12));
   const Result info = run({"data", "info", folder / "p"});
   EXPECT_NE(info.out.find("none: the sources hold token ids"), std::string::npos) << output_of(info);
 }
@@ -64,9 +60,9 @@ TEST(prompts, template_ends_with_the_generation_prompt) {
   const std::string lines = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"n\": 1}\n{\"prompt\": \"hi\"}\n";
   const Result r = built(folder, lines, "p", with_tokenizer({"--template", "{role}: {content}\\n"}));
   ASSERT_EQ(r.code, 0) << output_of(r);
-  const Prompts prompts({folder / "p"}, TokenFile::max_vocab);
-  EXPECT_EQ(Tokenizer::load(Material::get().tokenizer()).decode(prompts.tokens(0)), "user: hi\nassistant: ");
-  EXPECT_EQ(prompts.tokens(1), prompts.tokens(0));
+  const std::string one = "{\"prompt\": \"user: hi\\nassistant: \"}\n";
+  ASSERT_EQ(built(folder, one + one, "q", tokenizer()).code, 0);
+  EXPECT_EQ(ending(folder, "p", ".bin"), ending(folder, "q", ".bin"));
 }
 
 TEST(prompts, wrong_lines_and_options_are_refused) {
@@ -92,7 +88,7 @@ TEST(prompts, names_of_keys_and_invalid_lines_follow_the_options) {
   const Result r = built(folder, lines, "p", with_tokenizer({"--key", "q", "--skip-invalid"}));
   ASSERT_EQ(r.code, 0) << output_of(r);
   EXPECT_NE(r.out.find("invalid lines that were skipped: 1"), std::string::npos) << r.out;
-  EXPECT_EQ(contents(fields_path(folder / "p")), "{\"prompt\":1}\n");
+  EXPECT_EQ(ending(folder, "p", "_fields.jsonl"), "{\"prompt\":1}\n");
   EXPECT_EQ(built(folder, lines, "p", with_tokenizer({"--key", "q", "--skip-invalid"})).code, 64) << "without --overwrite";
   const Result none = run({"data", "build", folder / "in.jsonl", folder / "q"});
   EXPECT_EQ(none.code, 64);
