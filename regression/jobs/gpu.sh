@@ -54,6 +54,7 @@ program=$build/regression/cuda_gyrfalcon
 mkdir "$folder/seen"
 cat > "$folder/gyrfalcon" << END
 #!/bin/sh
+[ "\$1" != version ] || exit 0  # without GPU emulation, a program for CPUs takes the place of one for GPUs
 touch "$folder/seen/\$CUDA_VISIBLE_DEVICES"
 GYR_EMULATED_DEVICES=4 exec "$program" "\$@"
 END
