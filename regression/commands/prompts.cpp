@@ -82,7 +82,7 @@ TEST(prompts, wrong_lines_and_options_are_refused) {
   expect(texts, {"--template", "{prompt} {response}"}, 64, "--template formats texts, which need --tokenizer FILE");
 }
 
-TEST(prompts, names_of_keys_and_invalid_lines_follow_the_options) {
+TEST(prompts, keys_and_invalid_lines_follow_the_options) {
   const Folder folder;
   const std::string lines = "{\"q\": \"a\", \"prompt\": 1}\nnonsense\n";
   const Result r = built(folder, lines, "p", with_tokenizer({"--key", "q", "--skip-invalid"}));

@@ -15,8 +15,9 @@ namespace {
 
 MappedFile fields_of(const fs::path& prefix) {
   const fs::path path = fields_path(prefix);
-  require(fs::exists(path), Exit::missing, "{}: does not exist; `gyrfalcon data build FILE {} --prompts` makes it from the lines of the prompts",
-          path.string(), prefix.string());
+  std::error_code no;
+  require(fs::exists(path, no) || no, Exit::missing,
+          "{}: does not exist; `gyrfalcon data build FILE {} --prompts` makes it from the lines of the prompts", path.string(), prefix.string());
   return MappedFile(path);
 }
 

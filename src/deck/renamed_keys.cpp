@@ -140,6 +140,8 @@ bool counts_ranks(const std::string& name) {
 
 std::string remedy_for(const UnknownKey& key, std::span<const std::string> declared, Match match, bool foreign) {
   const std::string path = normalized(key.path);
+  const ForeignKey* row = foreign ? foreign_row(path, match) : nullptr;
+  if (row && match == Match::name) return advice_of(*row, key);  // before a key of the same name in a section for another purpose, as rl.epochs
   std::string same;
   for (const std::string& known : declared) {
     if (match == Match::path ? path != known : last_name(path) != last_name(known)) continue;
@@ -149,7 +151,6 @@ std::string remedy_for(const UnknownKey& key, std::span<const std::string> decla
   if (foreign && match == Match::path && is_among(cluster_keys, path))
     return fmt::format("it belongs to a cluster file: write {} of the file that `gyrfalcon plan --cluster` reads",
                        assignment(path, key.value.empty() ? "VALUE" : key.value, true));
-  const ForeignKey* row = foreign ? foreign_row(path, match) : nullptr;
   return row ? advice_of(*row, key) : "";
 }
 

@@ -226,7 +226,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"rl.rewards.NAME.command", {"[cat]", course}},
                                                                          {"rl.rewards.NAME.processes", {"2", none}},
                                                                          {"rl.rewards.NAME.timeout_seconds", {"2", course}},
-                                                                         {"rl.rewards.NAME.on_failure", {"null", course}},
+                                                                         {"rl.rewards.NAME.on_failure", {"zero", course}},
                                                                          {"rl.rewards.NAME.restarts", {"2", none}},
                                                                          {"models.NAME.init_from", {"model", course}},
                                                                          {"models.NAME.precision", {"bf16", course}},

@@ -128,7 +128,10 @@ void expect_advice(const std::string& change, const std::string& advice) {
 
 TEST(renamed_keys, table_of_foreign_keys_fits_declared_keys) {
   std::set<std::string> paths, last, seen;
-  for (const Declaration& d : declared_keys()) paths.insert(d.path), last.insert(d.path.substr(d.path.rfind('.') + 1));
+  for (const Declaration& d : declared_keys()) {
+    paths.insert(d.path);
+    if (!d.path.starts_with("rl.")) last.insert(d.path.substr(d.path.rfind('.') + 1));  // rl.epochs counts something else than other epochs
+  }
   for (const ForeignKey& row : foreign_keys()) {
     EXPECT_TRUE(paths.contains(std::string(row.here))) << row.here;
     for (const std::string& name : words_of(row.names)) {

@@ -114,7 +114,7 @@ TEST(reward_process, missing_program_is_refused_at_start) {
 
 TEST(reward_process, late_answers_get_the_value_of_failures) {
   const std::string script = shell("[ \"$id\" = 1/0 ] && sleep 60; " + half);
-  for (const auto& [on_failure, value] : {std::pair(OnFailure::null, Value()), std::pair(OnFailure::zero, Value(0))}) {
+  for (const auto& [on_failure, value] : {std::pair(OnFailure::none, Value()), std::pair(OnFailure::zero, Value(0))}) {
     const Program program(script, with(on_failure, 1, 0.7, 3));
     const auto reward = program.start();
     EXPECT_EQ(reward->of(answers(6)), (std::vector<Value>{0.5, 0.5, value, 0.5, 0.5, value})) << "the last answer waits behind the third";
@@ -141,7 +141,7 @@ TEST(reward_process, invalid_replies_are_refused_by_their_answer) {
     EXPECT_EQ(error.code, Exit::data) << reply;
     EXPECT_TRUE(has(error.what(), part)) << reply << ": " << error.what();
   }
-  const Program program(shell("[ \"$id\" = 1/0 ] && echo hello; " + half), with(OnFailure::null, 1));
+  const Program program(shell("[ \"$id\" = 1/0 ] && echo hello; " + half), with(OnFailure::none, 1));
   EXPECT_EQ(program.start()->of(answers(4)), (std::vector<Value>{0.5, 0.5, {}, 0.5}));
 }
 
@@ -168,7 +168,7 @@ TEST(reward_process, program_that_ends_while_idle_is_replaced) {
 }
 
 TEST(reward_process, long_line_ends_the_run) {
-  const Error error = failure(Program("read x; head -c 17000000 /dev/zero | tr '\\0' x", with(OnFailure::null)), 1);
+  const Error error = failure(Program("read x; head -c 17000000 /dev/zero | tr '\\0' x", with(OnFailure::none)), 1);
   EXPECT_EQ(error.code, Exit::data);
   EXPECT_TRUE(has(error.what(), "writes a line of more than 16777216 bytes")) << error.what();
 }

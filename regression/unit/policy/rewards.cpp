@@ -292,8 +292,8 @@ TEST(rewards, settings_keep_their_order_and_defaults) {
   EXPECT_EQ(all[0].clip, (std::vector<double>{0, 1}));
   EXPECT_EQ(all[1].weight, 1);
   EXPECT_EQ(std::vector<bool>({needs_text(all[0]), needs_text(all[1]), needs_text(all[2])}), (std::vector<bool>{true, false, false}));
-  const auto program = configs_of("p: {type: process, command: [judge.py, -v], on_failure: 'null'}, q: {type: process, command: [x], on_failure: 0}");
-  EXPECT_EQ(program[0].on_failure, OnFailure::null);
+  const auto program = configs_of("p: {type: process, command: [judge.py, -v], on_failure: none}, q: {type: process, command: [x], on_failure: zero}");
+  EXPECT_EQ(program[0].on_failure, OnFailure::none);
   EXPECT_EQ(program[1].on_failure, OnFailure::zero);
   EXPECT_EQ(program[0].command, (std::vector<std::string>{"judge.py", "-v"}));
   Deck described = Deck::describe();
@@ -305,7 +305,7 @@ TEST(rewards, settings_keep_their_order_and_defaults) {
 TEST(rewards, effective_settings_read_back_the_same) {
   for (const char* keys :
        {"type: number, field: right, tolerance: 0.5", "type: length, most: 5", "type: length, target: 5", "type: regex, pattern: 'a: [b]'",
-        "type: process, command: [a, 'b c'], on_failure: 'null', processes: 3", "type: choice, field: x, options: [a, b]"}) {
+        "type: process, command: [a, 'b c'], on_failure: none, processes: 3", "type: choice, field: x, options: [a, b]"}) {
     Deck deck = Deck::parse("rl: {rewards: {r: {" + std::string(keys) + "}}}\n", "d.yaml");
     read_rewards(deck.section("rl", "").section("rewards", ""));
     const std::string first = deck.effective();

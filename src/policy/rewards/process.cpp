@@ -191,7 +191,7 @@ class ProcessReward : public Reward {
     for (auto request = worker.open.begin(); request != worker.open.end(); ++request) {
       if (!late(*request)) continue;
       give_up(request, worker, [&](const OpenRequest* first) {
-        fail(Exit::again, "reward `{}`: {} of {} answers have no reward after {:g} s (first {}); raise {}, or set {}: 'null'", config_.name, count,
+        fail(Exit::again, "reward `{}`: {} of {} answers have no reward after {:g} s (first {}); raise {}, or set {}: none", config_.name, count,
              answers_->size(), config_.timeout_seconds, first->id, key("timeout_seconds"), key("on_failure"));
       });
     }

@@ -107,16 +107,16 @@ class RewardReader {
                              .finite()
                              .above(0)
                              .at_most(1e6);
-    r_.on_failure = std::array{OnFailure::stop, OnFailure::null, OnFailure::zero}[std::size_t(on_failure())];
+    r_.on_failure = std::array{OnFailure::stop, OnFailure::none, OnFailure::zero}[std::size_t(on_failure())];
     r_.restarts =
         only<Index>("restarts", 10, {process}, "process: maximum number of new starts in a run").at_least(0).at_most(1'000'000).effect(Effect::none);
   }
 
   std::ptrdiff_t on_failure() {
-    const Words words{"stop", "null", "0"};
+    const Words words{"stop", "none", "zero"};
     const std::string word =
         only<std::string>("on_failure", "stop", {RewardType::process},
-                          "process: value of an answer whose reward is late or invalid: stop ends the run, null is no value, 0 is zero")
+                          "process: value of an answer whose reward is late or invalid: stop ends the run, none is no value, zero is 0")
             .one_of(words);
     return std::find(words.begin(), words.end(), word) - words.begin();
   }

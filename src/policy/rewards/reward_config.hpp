@@ -11,8 +11,8 @@
 namespace gyr {
 
 enum class RewardType { exact, regex, choice, number, format, length, repetition, tokens, process };
-// Value of an answer to which a program gave no reward: stop ends the run, null is no value, zero is 0.
-enum class OnFailure { stop, null, zero };
+// Value of an answer to which a program gave no reward: stop ends the run, none is no value, zero is 0.
+enum class OnFailure { stop, none, zero };
 
 struct RewardConfig {
   std::string name;
