@@ -70,9 +70,9 @@ template <class T>
 auto PairedLoss<T>::weights_of(Pass& a, Tensor2<double> gradient, const NamedDeviceValues& values) -> Tensor1<double> {
   const auto weights = a.scratch<double>("weights of rows", Index(values.at(text_of_row).extent(0)));
   Scope scope(a.dev.scratch);
-  const auto scales = a.scratch<double>("scale", Index(2));
-  fill<double>(a.dev, scales, -scale_);
-  bias_scale<double>(a.dev, {}, scales, gradient);
+  const auto factors = a.scratch<double>("scale", Index(2));
+  fill<double>(a.dev, factors, -scale_);
+  bias_scale<double>(a.dev, {}, factors, gradient);
   embedding<double>(a.dev, values.at(text_of_row), column(flat(gradient)), 0, 1, column(weights));
   return weights;
 }

@@ -308,7 +308,7 @@ std::string tokens_text(const RunConfig& run) {
   const double tokens = double(samples_of(run)) * double(run.train.seq_length);
   const std::string text = fmt::format("{} in {}, {:.3g} per parameter", metric_text(tokens, ""), counted(run.train.steps, "step"),
                                        tokens / double(parameter_count(run.model)));
-  if (run.data.prefixes.empty()) return text;
+  if (run.data.prefixes.empty() || run.policy) return text;
   const auto epochs = epochs_of(run);
   if (!epochs) return text + "; data.prefixes cannot be read yet";
   return text + fmt::format(", {:.3g} epochs of {} training tokens", *epochs, metric_text(*epochs > 0 ? tokens / *epochs : 0, ""));
