@@ -93,6 +93,34 @@ Result sharded(Workbench& bench, Tensor2<const Acc<T>> logits, Tensor1<const Tok
   return result;
 }
 
+// Gradients of rows with weights of their own, and the entropies of the rows.
+template <class T>
+void weighs_rows() {
+  using A = Acc<T>;
+  Workbench bench;
+  const auto logits = bench.normal<A>(height, vocab_size);
+  const auto labels = some_labels(bench);
+  const auto of_loss = bench.normal<double>(height), of_entropy = bench.normal<double>(height);
+  const LossTerms entropy{0, 0, vocab_size, 1};
+  const Result base = plain(values_of(logits), labels), all = plain(values_of(logits), labels, entropy);
+  const auto top = bench.zeros<A>(height);
+  const auto sums = bench.zeros<A>(4, height);
+  const auto dlogits = bench.normal<T>(height, vocab_size);
+  const auto H = bench.zeros<double>(height);
+  logits_top<A>(bench.dev, logits, vocab_size, top);
+  logits_sums<A>(bench.dev, logits, vocab_size, top, labels, 0, sums);
+  row_entropies<A>(bench.dev, sums, labels, H);
+  cross_entropy_backward<T>(bench.dev, logits, vocab_size, top, sums, labels, 0, scale_on(bench), entropy, dlogits, 0, {of_loss, of_entropy});
+  std::vector<double> expected(all.dlogits.size()), entropies(height);
+  for (Index r = 0; r < height; ++r) {
+    entropies[r] = base.loss[r] - all.loss[r];
+    for (Index i = r * vocab_size; i < (r + 1) * vocab_size; ++i)
+      expected[i] = of_loss(r) * base.dlogits[i] + of_entropy(r) * (all.dlogits[i] - base.dlogits[i]);
+  }
+  EXPECT_LE(difference(values_of(dlogits), expected), tolerance<T>);
+  EXPECT_LE(difference(values_of(H), entropies), tolerance<A>);
+}
+
 template <class T>
 void agrees_with_plain_loops() {
   Workbench bench;
@@ -300,6 +328,12 @@ void likeliest_are_found() {
 TEST(cross_entropy, most_likely_token_is_found_across_shards) {
   likeliest_are_found<double>();
   likeliest_are_found<float>();
+}
+
+TEST(cross_entropy, weights_of_rows_scale_loss_and_entropy) {
+  weighs_rows<double>();
+  weighs_rows<float>();
+  weighs_rows<bf16>();
 }
 
 }  // namespace gyr::testing::cross_entropy_suite
