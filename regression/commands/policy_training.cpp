@@ -78,6 +78,13 @@ TEST(policy_training, demonstration_learns_to_repeat_the_digit) {
   EXPECT_GT(last, 0.9);
   EXPECT_TRUE(fs::exists(output / "rollouts/iteration_00000119.h5"));
   EXPECT_NE(r.out.find("iteration 120/120 | reward"), std::string::npos) << r.out;
+  const std::vector<Json> steps = lines_of_kind(output, "step");
+  ASSERT_EQ(steps.size(), 120u);
+  EXPECT_EQ(steps.back()["ratio"].get<double>(), 1) << "an iteration of one step";
+  EXPECT_FALSE(steps.back().contains("kl_k1")) << "there is no reference model";
+  const Result exported = run({"export-hf", output / "checkpoints", digits().folder / "exported"});
+  EXPECT_EQ(exported.code, 0) << exported.err;
+  EXPECT_TRUE(fs::exists(digits().folder / "exported/model.safetensors"));
 }
 
 TEST(policy_training, answers_and_losses_are_equal_on_every_grid) {
@@ -118,6 +125,11 @@ TEST(policy_training, run_resumes_within_an_iteration_bit_for_bit) {
   EXPECT_NE(digits().train(parts, 1, words).code, 0);
   Words again = short_run(start);
   again.push_back("--resume");
+  Words other = again;
+  other.push_back("rl.minibatches=1");
+  const Result moved = digits().train(parts, 1, other);
+  EXPECT_EQ(moved.code, int(Exit::config));
+  EXPECT_NE(moved.err.find("rl.minibatches: the steps of"), std::string::npos) << moved.err;
   const Result r = digits().train(parts, 1, again);
   ASSERT_EQ(r.code, 0) << "killed before step " << killed << "\n" << r.err;
   const Result same = run({"diff", whole / "checkpoints/step_00000016", parts / "checkpoints/step_00000016"});
@@ -137,6 +149,11 @@ TEST(policy_training, missing_answers_of_an_iteration_are_named) {
   EXPECT_EQ(r.code, int(Exit::missing));
   EXPECT_NE(r.err.find("iteration_00000001.h5: does not exist"), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("remove the checkpoints after step 4"), std::string::npos) << r.err;
+  ASSERT_EQ(digits().train(output, 1, {"rl.iterations=1", "--anew"}).code, 0);
+  EXPECT_TRUE(fs::exists(output / "rollouts/iteration_00000000.h5"));
+  int moved = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(output / "set_aside")) moved += entry.path().filename() == "iteration_00000000.h5";
+  EXPECT_EQ(moved, 1) << "the answers of the run before are set aside with it";
 }
 
 TEST(policy_training, contradicting_settings_are_refused_by_name) {
@@ -150,7 +167,10 @@ TEST(policy_training, contradicting_settings_are_refused_by_name) {
       {{"train.eval_every=5"}, "policy training does not validate on texts"},
       {{"train.non_finite=rollback"}, "the same answers would be generated again"},
       {{"train.seq_length=6"}, "the longest prompt has 2 tokens and rl.generate.max_new_tokens is 6; set train.seq_length to 8 or more"},
-      {{"rl.rewards.digit.field=digit"}, "target"},
+      {{"rl.rewards.digit.field=digit"}, "line 1 of"},
+      {{"rl.generate.end_tokens=[16]"}, "rl.generate.end_tokens: 16 is no token of the model"},
+      {{"rl.algorithm=rloo", "rl.advantage.scale=batch"}, "only grpo divides by a standard deviation"},
+      {{"rl.rewards.digit.type=exact"}, "this rule reads the text of an answer, and data.tokenizer is empty"},
       {{"train.objective=next_token"}, "train.objective is next_token, which does not read section rl; set that to policy"}};
   for (const auto& [words, message] : wrong) {
     const Result r = digits().train(digits().folder / "refused", 1, words);

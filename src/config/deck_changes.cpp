@@ -18,13 +18,14 @@ std::map<std::string, std::string> values_of(const std::string& deck, const std:
   return values_by_path(with_current_names(parse_yaml(deck, origin)));
 }
 
-// All settings, with those of the models that these decks name.
+// All settings, with those of the models and rewards that these decks name.
 std::vector<Declaration> settings_known_to(const std::vector<std::map<std::string, std::string>>& decks) {
   std::set<std::string> names;
   for (const auto& deck : decks)
     for (const auto& [path, value] : deck)
-      if (path.starts_with("models."))
-        if (const auto dot = path.find('.', 7); dot != path.npos) names.insert(path.substr(7, dot - 7));
+      for (const std::string_view section : {"models.", "rl.rewards."})
+        if (path.starts_with(section))
+          if (const auto dot = path.find('.', section.size()); dot != path.npos) names.insert(path.substr(section.size(), dot - section.size()));
   Deck known = names.empty() ? Deck::describe() : Deck::describe({names.begin(), names.end()});
   read_run_config(known);
   return known.settings();
@@ -37,6 +38,9 @@ std::string names_of(const std::vector<DeckChange>& changes, Effect effect, bool
     if (c.effect == effect && is_of_start(c.key) == of_start) names += (names.empty() ? "" : ", ") + c.key;
   return names;
 }
+
+// True for settings of policy training that determine the iteration of a step.
+bool of_iterations(const DeckChange& c) { return c.key.starts_with("rl."); }
 
 }  // namespace
 
@@ -59,7 +63,8 @@ std::string text_of(const std::vector<DeckChange>& changes, const std::string& s
   Table table({{"key", false, 48}, {"old value"}, {"new value"}, {""}});
   for (const DeckChange& c : changes)
     if (c.effect != Effect::none)
-      table.row({c.key, shown(c.was), shown(c.is), c.effect == Effect::function ? "changes what the model computes" : ""});
+      table.row({c.key, shown(c.was), shown(c.is),
+                 c.effect == Effect::function ? of_iterations(c) ? "moves the iterations" : "changes what the model computes" : ""});
   const std::string quiet = names_of(changes, Effect::none), unread = names_of(changes, Effect::none, true);
   const bool any = std::any_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::none; });
   std::string text = any ? fmt::format("the deck has changed since {} was saved:\n{}", since, table.str()) : "";
@@ -101,6 +106,13 @@ bool changes_function(const std::vector<DeckChange>& changes) { return !names_of
 
 void require_same_function(const std::vector<DeckChange>& changes, const std::string& since) {
   const std::string names = names_of(changes, Effect::function);
+  const bool only_iterations =
+      std::all_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::function || of_iterations(c); });
+  require(
+      names.empty() || !only_iterations, Exit::config,
+      "{}: the steps of {} belong to iterations of another size, so that answers or prompts would be left out; restore the old values, start a new "
+      "run with train.init_from, or give --accept-changes",
+      names, since);
   require(names.empty(), Exit::config,
           "{}: the model would compute a different function with the weights of {}; restore the old values, or give --accept-changes", names, since);
 }

@@ -15,10 +15,13 @@ void read_counts(Section& rl, PolicyConfig& c) {
   c.iterations = rl.get("iterations", 200, "iterations: each generates answers, and trains on them in epochs x minibatches optimizer steps")
                      .positive()
                      .at_most(Index(1) << 32);
-  c.prompts = rl.get("prompts", 32, "prompts of an iteration").positive().at_most(most_rollouts);
-  c.group = rl.get("num_generations", 8, "answers to each prompt (group size G)").positive().at_most(Index(1) << 12);
-  c.epochs = rl.get("epochs", 1, "passes over the answers of an iteration").positive().at_most(1000);
-  c.minibatches = rl.get("minibatches", 1, "optimizer steps per epoch; it divides prompts x num_generations").positive().at_most(most_rollouts);
+  c.prompts = rl.get("prompts", 32, "prompts of an iteration").positive().at_most(most_rollouts).effect(Effect::function);
+  c.group = rl.get("num_generations", 8, "answers to each prompt (group size G)").positive().at_most(Index(1) << 12).effect(Effect::function);
+  c.epochs = rl.get("epochs", 1, "passes over the answers of an iteration").positive().at_most(1000).effect(Effect::function);
+  c.minibatches = rl.get("minibatches", 1, "optimizer steps per epoch; it divides prompts x num_generations")
+                      .positive()
+                      .at_most(most_rollouts)
+                      .effect(Effect::function);
   c.seed = std::uint64_t(Index(rl.get("seed", 1, "seed of prompts, draws of tokens and minibatches").at_least(0)));
   c.old = get_word(rl, "old_logp", OldLogProbs::automatic, {"auto", "scored", "said"},
                    "log-probabilities before the update: auto (those of the step itself if an iteration has one step and no divergence in the "
@@ -48,8 +51,10 @@ void read_kl(Section& s, PolicyConfig& c) {
   const bool in_loss = s.get("where", "loss", "part that the divergence enters: loss, or reward (it is subtracted from the rewards)")
                            .one_of({"loss", "reward"})
                            .value() == "loss";
-  const RewardKl k = get_word(s, "estimator", RewardKl::k3, {"none", "k1", "k2", "k3"}, "estimator of the KL divergence per token (Schulman 2020)");
-  if (coefficient == 0 || k == RewardKl::none) return;
+  const std::vector<std::string> words{"k1", "k2", "k3"};
+  const std::string word = s.get("estimator", "k3", "estimator of the KL divergence per token (Schulman 2020)").one_of(words);
+  const RewardKl k = word == "k1" ? RewardKl::k1 : word == "k2" ? RewardKl::k2 : RewardKl::k3;
+  if (coefficient == 0) return;
   require(!in_loss || k != RewardKl::k1, Exit::config, "{}: the gradient of k1 is zero on average; use k2 or k3 there, or where: reward",
           s.settings_text({"estimator", "where"}));
   if (in_loss) c.kl_in_loss = coefficient, c.loss.kl = k == RewardKl::k2 ? KlEstimator::k2 : KlEstimator::k3;
@@ -58,7 +63,8 @@ void read_kl(Section& s, PolicyConfig& c) {
 
 void read_generate(Section& s, PolicyConfig& c) {
   c.max_new_tokens = s.get("max_new_tokens", 256, "maximum number of tokens of an answer").unit("tokens").positive().at_most(longest);
-  c.loss.temperature = s.get("temperature", 1.0, "temperature of generation, by which the logits of training are divided too").positive().finite();
+  c.loss.temperature =
+      s.get("temperature", 1.0, "temperature of generation, by which the logits of training are divided too").at_least(0.01).finite();
   c.sequences = s.get("sequences_together", 0, "answers that a rank decodes at once; 0: all of its answers of an iteration, at most 64")
                     .at_least(0)
                     .at_most(most_rollouts)
@@ -77,6 +83,9 @@ void check(Section& rl, const PolicyConfig& c) {
   require(c.rollouts() % c.minibatches == 0, Exit::config,
           "{}: minibatches does not divide the {} answers of an iteration (prompts x num_generations); {} does",
           rl.settings_text({"minibatches", "prompts", "num_generations"}), c.rollouts(), nearest);
+  require(c.advantage.scale == AdvantageScale::group || c.advantage.algorithm == PolicyAlgorithm::grpo, Exit::config,
+          "{}: only grpo divides by a standard deviation; remove advantage.scale, or set algorithm: grpo",
+          rl.settings_text({"advantage.scale", "algorithm"}));
   require(!c.rewards.empty(), Exit::config,
           "rl.rewards is empty: nothing would be learnt; name at least one, such as rewards: {{answer: {{type: exact, field: target}}}}");
 }

@@ -10,6 +10,7 @@
 #include "src/data/sample_view.hpp"
 #include "src/engine/model/source_padding.hpp"
 #include "src/parallel/collective_check.hpp"
+#include "src/policy/rewards/field.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {
@@ -94,6 +95,18 @@ Dataset training_data(const RunConfig& run) {
   return Dataset(dataset_options(run, Split::train, samples_of(run)));
 }
 
+// Exit::data for the first line without a field that a rule reads.
+void check_fields(const std::vector<RewardConfig>& rewards, const Prompts& prompts) {
+  if (std::all_of(rewards.begin(), rewards.end(), [](const RewardConfig& r) { return r.field.empty(); })) return;
+  for (std::int64_t line = 0; line < prompts.size(); ++line) {
+    const Json fields = prompts.fields(line);
+    Answer answer;
+    answer.fields = &fields, answer.place = prompts.place(line);
+    for (const RewardConfig& reward : rewards)
+      if (!reward.field.empty()) field_of(answer, reward);
+  }
+}
+
 // Prompts of policy training, each of which fits a window together with its answer.
 Prompts prompts_of(const RunConfig& run) {
   require_prefixes(run);
@@ -102,6 +115,7 @@ Prompts prompts_of(const RunConfig& run) {
   require(needed <= run.train.seq_length, Exit::data,
           "train.seq_length = {}: the longest prompt has {} tokens and rl.generate.max_new_tokens is {}; set train.seq_length to {} or more",
           run.train.seq_length, prompts.longest(), run.policy->max_new_tokens, needed);
+  check_fields(run.policy->rewards, prompts);
   return prompts;
 }
 

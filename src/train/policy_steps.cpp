@@ -51,11 +51,8 @@ struct PolicySteps::Iteration {
 PolicySteps::PolicySteps(const RunParts& parts, const Prompts& prompts, RunLog* log)
     : parts_(parts), prompts_(prompts), log_(log), ends_(answer_ends(parts.run)) {
   const std::vector<RewardConfig>& rewards = config().rewards;
-  if (std::any_of(rewards.begin(), rewards.end(), [](const RewardConfig& r) { return needs_text(r); })) {
-    require(!parts.run.data.tokenizer.empty(), Exit::config,
-            "rl.rewards: these rules read the text of an answer, and data.tokenizer is empty; name the model's tokenizer.json");
+  if (std::any_of(rewards.begin(), rewards.end(), needs_text))
     tokenizer_ = std::make_shared<const Tokenizer>(Tokenizer::load(parts.run.data.tokenizer));
-  }
   collective_check(parts.grid.world(), [&] {
     if (!parts_.lead()) return;
     for (const RewardConfig& reward : rewards) rewards_.push_back(make_reward(reward, parts_.run.output));

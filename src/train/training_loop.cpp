@@ -17,9 +17,11 @@ namespace {
 
 using Clock = Walltime::Clock;
 // Metrics of the policy loss, by name.
-std::vector<std::pair<std::string, double>> policy_figures_of(const StepResult& result) {
+std::vector<std::pair<std::string, double>> policy_figures_of(const StepResult& result, bool has_reference) {
   std::vector<std::pair<std::string, double>> figures;
-  for (std::size_t f = 0; f < result.ahead_losses.size(); ++f) figures.emplace_back(policy_figure_names[f], result.ahead_losses[f].value_or(0));
+  for (std::size_t f = 0; f < result.ahead_losses.size(); ++f)
+    if (const bool of_reference = PolicyFigure(f) == PolicyFigure::k1 || PolicyFigure(f) == PolicyFigure::k3; has_reference || !of_reference)
+      figures.emplace_back(policy_figure_names[f], result.ahead_losses[f].value_or(0));
   return figures;
 }
 
@@ -115,7 +117,7 @@ StepReport TrainingLoop::report(const StepResult& result, Index batch, double lr
   r.loss = result.loss, r.grad_norm = result.gradient_norm, r.learning_rate = lr;
   if (result.expert_load > 0) r.expert_load = result.expert_load;
   if (parts_.run.model.objective->predicts_sentence_order()) r.order_loss = result.ahead_losses.at(0);
-  else if (parts_.run.policy) r.figures = policy_figures_of(result);
+  else if (parts_.run.policy) r.figures = policy_figures_of(result, parts_.run.policy->reads_reference());
   else r.mtp_losses = result.ahead_losses;
   if (const double choices = parts_.run.limited_choices(batch); choices > 0) r.dropped_choices = result.dropped_choices / choices;
   r.skipped = guard_.skipped(), r.nans = guard_.not_finite();
