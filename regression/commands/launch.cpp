@@ -27,13 +27,22 @@ fs::path recorder(const Folder& folder) {
   return script;
 }
 
+// A program without a version, so that the scripts for GPUs do not take it for one that is built for CPUs.
+fs::path program_of_any_device(const Folder& folder) {
+  const fs::path script = folder / "gyrfalcon";
+  put_contents(script, "#!/bin/sh\n[ \"$1\" != version ] || exit 0\nexec '" + program() + "' \"$@\"\n");
+  fs::permissions(script, fs::perms::owner_all);
+  return script;
+}
+
 // Runs a jobscript with these overrides of the deck, as the scheduler would; returns the words after `train DECK`.
 Words words_of_job(const std::string& script, const Words& overrides) {
   const Folder folder;
   const bool pbs = script.starts_with("pbs");
   std::string changes;
   for (const std::string& word : overrides) changes += " " + word;
-  std::map<std::string, std::string> env{{"LAUNCHER", recorder(folder)}, {"GYRFALCON", program()}, {"RANKS", "2"}, {"THREADS", "1"}};
+  std::map<std::string, std::string> env{
+      {"LAUNCHER", recorder(folder)}, {"GYRFALCON", program_of_any_device(folder)}, {"RANKS", "2"}, {"THREADS", "1"}};
   if (pbs) env.insert({{"PBS_JOBID", "1.x"}, {"PBS_O_WORKDIR", GYR_SOURCE_DIR}, {"DECK", "input/demo.yaml"}, {"CHANGES", changes}});
   else env.insert({{"SLURM_JOB_ID", "1"}, {"SLURM_SUBMIT_DIR", GYR_SOURCE_DIR}});
   Words command{"/bin/bash", std::string(GYR_SOURCE_DIR) + "/jobscripts/" + script};

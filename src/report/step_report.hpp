@@ -25,7 +25,7 @@ struct StepReport {
   double loss = 0;  // mean training loss over tokens, natural logarithm
   // multi-token prediction (MTP) losses by depth, if reported; nullopt: no token has a target at this depth
   std::vector<std::optional<double>> mtp_losses = {};
-  std::optional<double> order_loss = {};  // loss of sentence-order prediction, if reported
+  std::optional<double> order_loss = {};                     // loss of sentence-order prediction, if reported
   std::vector<std::pair<std::string, double>> figures = {};  // policy training: metrics of the loss by name
   double grad_norm = 0;                                      // gradient norm before clipping
   std::optional<double> params_norm;

@@ -292,7 +292,8 @@ TEST(rewards, settings_keep_their_order_and_defaults) {
   EXPECT_EQ(all[0].clip, (std::vector<double>{0, 1}));
   EXPECT_EQ(all[1].weight, 1);
   EXPECT_EQ(std::vector<bool>({needs_text(all[0]), needs_text(all[1]), needs_text(all[2])}), (std::vector<bool>{true, false, false}));
-  const auto program = configs_of("p: {type: process, command: [judge.py, -v], on_failure: none}, q: {type: process, command: [x], on_failure: zero}");
+  const auto program =
+      configs_of("p: {type: process, command: [judge.py, -v], on_failure: none}, q: {type: process, command: [x], on_failure: zero}");
   EXPECT_EQ(program[0].on_failure, OnFailure::none);
   EXPECT_EQ(program[1].on_failure, OnFailure::zero);
   EXPECT_EQ(program[0].command, (std::vector<std::string>{"judge.py", "-v"}));
