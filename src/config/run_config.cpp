@@ -87,11 +87,6 @@ void check_policy(const RunConfig& run, const Deck& deck) {
   for (const Index end : run.policy->end_tokens)
     require(end < m.vocab_size, Exit::config, "rl.generate.end_tokens: {} is no token of the model, whose ids are 0 to {} (model.vocab_size)", end,
             m.vocab_size - 1);
-  const std::vector<RewardConfig>& rewards = run.policy->rewards;
-  const auto of_text = std::find_if(rewards.begin(), rewards.end(), needs_text);
-  require(of_text == rewards.end() || !run.data.tokenizer.empty(), Exit::config,
-          "{}: this rule reads the text of an answer, and data.tokenizer is empty; name the model's tokenizer.json",
-          deck.settings_text({of_text == rewards.end() ? "data.tokenizer" : key_of_reward(*of_text, "type")}));
   const bool has_reference = std::any_of(run.models.begin(), run.models.end(), [](const FurtherModel& f) { return f.name == "reference"; });
   require(has_reference || !run.policy->reads_reference(), Exit::config,
           "{}: the KL divergence needs a reference model; name it in models.reference.init_from, or set rl.kl.coefficient=0",

@@ -110,12 +110,17 @@ void check_fields(const std::vector<RewardConfig>& rewards, const Prompts& promp
 // Prompts of policy training, each of which fits a window together with its answer.
 Prompts prompts_of(const RunConfig& run) {
   require_prefixes(run);
+  const std::vector<RewardConfig>& rewards = run.policy->rewards;
+  const auto of_text = std::find_if(rewards.begin(), rewards.end(), needs_text);
+  require(of_text == rewards.end() || !run.data.tokenizer.empty(), Exit::config,
+          "data.tokenizer is empty, and rl.rewards.{} reads the text of an answer; name the model's tokenizer.json",
+          of_text == rewards.end() ? "" : of_text->name);
   Prompts prompts({run.data.prefixes.begin(), run.data.prefixes.end()}, run.model.vocab_size);
   const Index needed = Index(prompts.longest()) + run.policy->max_new_tokens;
   require(needed <= run.train.seq_length, Exit::data,
           "train.seq_length = {}: the longest prompt has {} tokens and rl.generate.max_new_tokens is {}; set train.seq_length to {} or more",
           run.train.seq_length, prompts.longest(), run.policy->max_new_tokens, needed);
-  check_fields(run.policy->rewards, prompts);
+  check_fields(rewards, prompts);
   return prompts;
 }
 
