@@ -42,7 +42,8 @@ TEST(planner, plan_with_a_cluster_predicts_step_time) {
   const Result r = run(asked);
   ASSERT_EQ(r.code, 0) << r.err;
   const double seconds = quantity_in(r.out, step_time), mfu = number_in(r.out, R"(MFU +([0-9.]+) %)"),
-               days = number_in(r.out, R"(training +([0-9.e+-]+) days)"), rate = quantity_in(r.out, R"(s; ([0-9.]+) ([kMG]?) ?tokens/s)");
+               days = number_in(r.out, R"(training +([0-9.e+-]+)(?: ± [0-9.e+-]+)? days)"),
+               rate = quantity_in(r.out, R"(s; ([0-9.]+) ([kMG]?) ?tokens/s)");
   EXPECT_GT(seconds, 0) << r.out;
   EXPECT_GT(mfu, 5);
   EXPECT_LT(mfu, 100);
