@@ -168,6 +168,7 @@ TEST(policy_training, contradicting_settings_are_refused_by_name) {
       {{"train.non_finite=rollback"}, "the same answers would be generated again"},
       {{"train.seq_length=6"}, "the longest prompt has 2 tokens and rl.generate.max_new_tokens is 6; set train.seq_length to 8 or more"},
       {{"rl.rewards.digit.field=digit"}, "line 1 of"},
+      {{"data.weights=[1]"}, "prompts are drawn from all data.prefixes in turn"},
       {{"rl.generate.end_tokens=[16]"}, "rl.generate.end_tokens: 16 is no token of the model"},
       {{"rl.algorithm=rloo", "rl.advantage.scale=batch"}, "only grpo divides by a standard deviation"},
       {{"rl.rewards.digit.type=exact"}, "data.tokenizer is empty, and rl.rewards.digit reads the text of an answer"},

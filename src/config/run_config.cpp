@@ -83,6 +83,9 @@ void check_policy(const RunConfig& run, const Deck& deck) {
           "train.eval_every: policy training does not validate on texts; set it to 0 and follow the rewards in the log");
   require(run.train.non_finite != NonFinite::rollback && run.train.spike == 0, Exit::config,
           "train.non_finite = rollback or train.spike: the same answers would be generated again; use train.non_finite: stop or skip");
+  require(run.data.weights.empty() && run.data.skip.empty(), Exit::config,
+          "{}: prompts are drawn from all data.prefixes in turn, each once per epoch; remove these keys",
+          deck.settings_text({"data.weights", "data.skip"}));
   require(run.train.ramp.empty(), Exit::config, "train.ramp: the batch follows from rl.prompts, num_generations and minibatches; remove it");
   for (const Index end : run.policy->end_tokens)
     require(end < m.vocab_size, Exit::config, "rl.generate.end_tokens: {} is no token of the model, whose ids are 0 to {} (model.vocab_size)", end,
@@ -239,12 +242,13 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
   const std::string chosen = run.model.objective->name();
   const std::vector<Declaration> settings = deck.settings();
   const bool named = std::any_of(settings.begin(), settings.end(), [](const auto& d) { return d.path == "train.objective" && !d.where.empty(); });
-  const bool scores_rows = run.model.objective->most_pairs(run.train.seq_length) == 0;
+  const bool scores_rows = run.model.objective->most_pairs(run.train.seq_length) == 0 && !run.policy;
   std::vector<std::string> idle;
   for (const Declaration& d : settings) {
     if (d.where.empty() || d.value == d.fallback) continue;
     if (!scores_rows && (d.path == "train.label_smoothing" || d.path == "train.z_loss" || d.path == "train.entropy_bonus"))
-      idle.push_back(fmt::format("{} is not read: train.objective is {}, which compares texts in pairs", deck.settings_text({d.path}), chosen));
+      idle.push_back(fmt::format("{} is not read: train.objective is {}, which {}", deck.settings_text({d.path}), chosen,
+                                 run.policy ? "has terms of its own (rl.loss)" : "compares texts in pairs"));
     for (const ObjectiveType& type : objective_types()) {
       if (type.name == chosen || !d.path.starts_with("train." + type.name + ".")) continue;
       const std::string settings_text = deck.settings_text({d.path});
