@@ -48,6 +48,7 @@ std::string all_layers(const ModelConfig& c) { return c.pattern + c.objective->h
 bool keeps_head(const Objective& before, const Objective& after) {
   if (before.writes_next_token() && after.writes_next_token() && after.depths() == 0) return true;
   if (before.has_source() && after.has_source()) return true;
+  if (before.gives_values() && after.gives_values()) return true;
   return std::string_view(before.name()) == after.name() && before.classes().size() == after.classes().size() &&
          before.predicts_sentence_order() == after.predicts_sentence_order();
 }

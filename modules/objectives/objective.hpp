@@ -65,15 +65,17 @@ struct LossSum {
 
 class Objective;
 
-// A frozen model that scores samples before the trained model does, because the loss reads its scores: name in the deck
+// A further model that scores samples before the trained model does, because the loss reads its scores: name in the deck
 // (models.NAME), objective that it scores with, and field that receives its scores. These are ObjectiveScores::of_texts of
-// the samples of a step, or log-probabilities of rows, which a run requests itself.
+// the samples of a step, or log-probabilities or values of rows, which a run requests itself. The model is frozen, or trained
+// beside the policy.
 struct ScoringModel {
-  enum class Scores { of_texts, of_rows };
+  enum class Scores { of_texts, log_probs, values };
   std::string name;
   std::shared_ptr<const Objective> objective;
   ValueName<double> values;
   Scores scores = Scores::of_texts;
+  bool trained = false;
 };
 
 class Objective {
@@ -173,6 +175,7 @@ std::vector<Token> next_tokens(std::span<const Token> tokens, std::span<const st
 
 std::shared_ptr<const Objective> preference(double beta);    // creates the objective of direct preference optimization (DPO)
 std::shared_ptr<const Objective> reward(double center = 0);  // creates the objective of reward models
+std::shared_ptr<const Objective> value(double clip);         // creates the objective of critics; clip width 0: no clip
 LossTerms read_loss_terms(Section& train);                   // label smoothing, z-loss, entropy bonus
 
 // Layer symbols of the model's pattern, followed by those of its head (MTP modules).

@@ -30,8 +30,12 @@ class Policy final : public Objective {
     return all;
   }
   std::vector<ScoringModel> scoring_models() const override {
-    if (!settings_.reads_reference) return {};
-    return {{"reference", policy(settings_), policy_field::reference, ScoringModel::Scores::of_rows}};
+    using enum ScoringModel::Scores;
+    std::vector<ScoringModel> all;
+    if (settings_.reads_reference) all.push_back({"reference", policy(settings_), policy_field::reference, log_probs});
+    if (settings_.has_critic) all.push_back({"critic", value(settings_.value_clip), value_field::value, values, true});
+    for (const std::string& name : settings_.reward_models) all.push_back({name, value(0), value_field::value, values});
+    return all;
   }
   // The figures have no gradient. Their sums are means over the answer tokens.
   std::vector<LossSum> losses() const override { return std::vector<LossSum>(1 + policy_figures); }

@@ -25,7 +25,11 @@ void for_blocks(Device& dev, Index rows, Index block_rows, const Body& body) {
 Parameter& output_matrix(const ModelConfig& c, const Output& output, Parameters& parameters) {
   if (output.table) return *output.table;
   if (output.tied) return declare_table_of_first_stage(c, parameters);
-  Weight w{output.name + ".weight", {output.columns, c.hidden_size}, by_rows({{output.columns, 0}}), normal(c.init_std), Storage::factor};
+  Weight w{output.name + ".weight",
+           {output.columns, c.hidden_size},
+           by_rows({{output.columns, 0}}),
+           output.begins_at_zero ? zeros() : normal(c.init_std),
+           Storage::factor};
   w.of_output = true;
   return parameters.declare(std::move(w));
 }

@@ -36,12 +36,13 @@ struct Output {
   Index columns;
   double multiplier = 1, soft_cap = 0;  // logit multiplier; soft cap of the logits, 0: none
   bool bias = false;
-  bool tied = false;           // true if the output matrix is the embedding matrix
-  Parameter* table = nullptr;  // embedding matrix, if it is on this stage; else null
-  bool scored = false;         // true if row scores include the most likely column
-  double dropped = 0;          // dropout probability of the output matrix's input
-  double pair_scale = 0;       // DPO beta, for a loss on pairs of texts (paired_loss.hpp)
-  LossTerms terms = {};        // label smoothing and z-loss, added to the loss in training only
+  bool tied = false;            // true if the output matrix is the embedding matrix
+  Parameter* table = nullptr;   // embedding matrix, if it is on this stage; else null
+  bool begins_at_zero = false;  // true if the initial weights are 0 instead of random numbers
+  bool scored = false;          // true if row scores include the most likely column
+  double dropped = 0;           // dropout probability of the output matrix's input
+  double pair_scale = 0;        // DPO beta, for a loss on pairs of texts (paired_loss.hpp)
+  LossTerms terms = {};         // label smoothing and z-loss, added to the loss in training only
 };
 Output output_of_tokens(const ModelConfig&, Parameter* table);
 inline const Output output_of_order{.name = "sentence_order", .columns = 2, .bias = true};  // output of sentence-order prediction

@@ -47,9 +47,23 @@ std::vector<Json> lines_of_kind(const fs::path& output, const char* kind) {
   return found;
 }
 
-// Settings of a short run with several steps per iteration, of which checkpoints fall into the middle.
-Words short_run(const fs::path& reference) {
+// Settings of a short PPO run with all further models and several steps per iteration, of which checkpoints fall into the middle. `start`: a
+// PPO run, whose critic serves as reward model.
+Words short_run(const fs::path& start) {
   return {"train.precision=fp64",
+          "rl.algorithm=ppo",
+          "rl.advantage.truncated=bootstrap",
+          "rl.critic.warmup_iterations=1",
+          "rl.critic.lr_factor=2",
+          "rl.dynamic_sampling=3",
+          "rl.kl.where=reward",
+          "rl.kl.target=3",
+          "rl.kl.horizon=20",
+          "models.critic.init_from=" + start.string(),
+          "models.judge.init_from=" + (start / "critic").string(),
+          "rl.rewards.judge.type=model",
+          "rl.rewards.judge.model=judge",
+          "rl.rewards.judge.weight=0.3",
           "rl.iterations=4",
           "rl.prompts=4",
           "rl.num_generations=4",
@@ -62,7 +76,15 @@ Words short_run(const fs::path& reference) {
           "rl.loss.aggregate=sequence",
           "rl.kl.coefficient=0.05",
           "rl.loss.entropy_coefficient=0.01",
-          "models.reference.init_from=" + reference.string()};
+          "models.reference.init_from=" + start.string()};
+}
+
+// The run that short_run() starts from.
+fs::path start_of_runs() {
+  static const fs::path start = digits().folder / "start";
+  static const Result r = digits().train(start, 1, {"rl.iterations=2", "train.precision=fp64", "rl.algorithm=ppo", "models.critic.init_from=\"\""});
+  EXPECT_EQ(r.code, 0) << r.err;
+  return start;
 }
 
 TEST(policy_training, demonstration_learns_to_repeat_the_digit) {
@@ -88,8 +110,7 @@ TEST(policy_training, demonstration_learns_to_repeat_the_digit) {
 }
 
 TEST(policy_training, answers_and_losses_are_equal_on_every_grid) {
-  const fs::path start = digits().folder / "start";
-  ASSERT_EQ(digits().train(start, 1, {"rl.iterations=2", "train.precision=fp64"}).code, 0);
+  const fs::path start = start_of_runs();
   const auto course = [&](const char* name, int ranks, const Words& grid) {
     Words words = short_run(start);
     words.insert(words.end(), grid.begin(), grid.end());
@@ -97,15 +118,20 @@ TEST(policy_training, answers_and_losses_are_equal_on_every_grid) {
     EXPECT_EQ(r.code, 0) << name << "\n" << r.err;
     std::vector<double> numbers;
     for (const Json& line : lines_of_kind(digits().folder / name, "iteration"))
-      numbers.push_back(line["reward"]), numbers.push_back(line["log_prob"]);
-    for (const Json& line : lines_of_kind(digits().folder / name, "step")) numbers.push_back(line["loss"]), numbers.push_back(line["kl_k3"]);
+      for (const char* key : {"reward", "log_prob", "explained_variance", "kl_coefficient"}) numbers.push_back(line[key]);
+    for (const Json& line : lines_of_kind(digits().folder / name, "step"))
+      for (const char* key : {"loss", "kl_k3", "critic_loss", "critic_norm", "ratio", "critic_clipped"}) numbers.push_back(line[key]);
     return numbers;
   };
   const std::vector<double> one = course("one", 1, {});
-  ASSERT_EQ(one.size(), 2u * (4 + 16));
-  const std::vector<std::pair<const char*, Words>> grids{{"tensor", {"parallel.tensor=2", "parallel.sequence=true"}},
+  ASSERT_EQ(one.size(), 4u * 4 + 6u * 16);
+  for (const std::size_t step : {0, 4}) {  // the first steps of an iteration have not moved the models
+    EXPECT_NEAR(one[16 + 6 * step + 4], 1, 1e-9) << "ratio of step " << step + 1;
+    EXPECT_EQ(one[16 + 6 * step + 5], 0) << "clipped values of step " << step + 1;
+  }
+  const std::vector<std::pair<const char*, Words>> grids{{"tensor", {"parallel.tensor=2", "parallel.sequence=true", "models.critic.tensor=1"}},
                                                          {"context", {"parallel.context=2"}},
-                                                         {"pipeline", {"parallel.pipeline=2"}},
+                                                         {"pipeline", {"parallel.pipeline=2", "models.critic.pipeline=1", "models.critic.tensor=2"}},
                                                          {"data", {"parallel.data=2", "parallel.shard=optimizer"}}};
   for (const auto& [name, grid] : grids) {
     const std::vector<double> many = course(name, 2, grid);
@@ -116,8 +142,7 @@ TEST(policy_training, answers_and_losses_are_equal_on_every_grid) {
 
 TEST(policy_training, run_resumes_within_an_iteration_bit_for_bit) {
   std::mt19937 random(seed_of_run());
-  const fs::path start = digits().folder / "start_of_resume", whole = digits().folder / "whole", parts = digits().folder / "parts";
-  ASSERT_EQ(digits().train(start, 1, {"rl.iterations=2", "train.precision=fp64"}).code, 0);
+  const fs::path start = start_of_runs(), whole = digits().folder / "whole", parts = digits().folder / "parts";
   ASSERT_EQ(digits().train(whole, 1, short_run(start)).code, 0);
   const int killed = 5 + int(random() % 10);  // steps 4 to 16 follow a checkpoint
   Words words = short_run(start);
@@ -132,13 +157,14 @@ TEST(policy_training, run_resumes_within_an_iteration_bit_for_bit) {
   EXPECT_NE(moved.err.find("rl.minibatches: the steps of"), std::string::npos) << moved.err;
   const Result r = digits().train(parts, 1, again);
   ASSERT_EQ(r.code, 0) << "killed before step " << killed << "\n" << r.err;
-  const Result same = run({"diff", whole / "checkpoints/step_00000016", parts / "checkpoints/step_00000016"});
-  EXPECT_EQ(same.code, 0) << "killed before step " << killed << "\n" << same.out;
+  for (const char* model : {"", "critic"}) {
+    const Result same = run({"diff", whole / model / "checkpoints/step_00000016", parts / model / "checkpoints/step_00000016"});
+    EXPECT_EQ(same.code, 0) << model << " killed before step " << killed << "\n" << same.out;
+  }
 }
 
 TEST(policy_training, missing_answers_of_an_iteration_are_named) {
-  const fs::path start = digits().folder / "start_of_missing", output = digits().folder / "missing";
-  ASSERT_EQ(digits().train(start, 1, {"rl.iterations=2", "train.precision=fp64"}).code, 0);
+  const fs::path start = start_of_runs(), output = digits().folder / "missing";
   Words words = short_run(start);
   words.insert(words.end(), {"fault.kind=kill", "fault.step=8"});
   EXPECT_NE(digits().train(output, 1, words).code, 0);
@@ -156,6 +182,52 @@ TEST(policy_training, missing_answers_of_an_iteration_are_named) {
   EXPECT_EQ(moved, 1) << "the answers of the run before are set aside with it";
 }
 
+TEST(policy_training, checkpoint_without_its_critic_is_passed_over) {
+  const fs::path output = digits().folder / "lost";
+  Words words = short_run(start_of_runs());
+  words.insert(words.end(), {"fault.kind=kill", "fault.step=8"});
+  EXPECT_NE(digits().train(output, 1, words).code, 0);
+  fs::remove_all(output / "critic/checkpoints/step_00000006");
+  Words again = short_run(start_of_runs());
+  again.push_back("--resume");
+  const Result r = digits().train(output, 1, again);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("needs the critic of its step"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("at step 3"), std::string::npos) << r.out;
+}
+
+TEST(policy_training, rollout_judges_a_model_alike_on_any_grid) {
+  const Words words{"rollout",
+                    digits().deck,
+                    "--init-from",
+                    start_of_runs(),
+                    "--samples",
+                    "3",
+                    "data.prefixes=[" + digits().prefix.string() + "]",
+                    "train.precision=fp64",
+                    "models.judge.init_from=" + (start_of_runs() / "critic").string(),
+                    "rl.rewards.judge.type=model",
+                    "rl.rewards.judge.model=judge"};
+  const Result one = run(words, {.env = {{"OMP_NUM_THREADS", "1"}}});
+  ASSERT_EQ(one.code, 0) << one.err;
+  EXPECT_NE(one.err.find("30 answers to 10 prompts: 6.0 tokens"), std::string::npos) << one.err;
+  const std::vector<std::string> lines = lines_of(one.out);
+  ASSERT_EQ(lines.size(), 30u);
+  Words many = words;
+  many.push_back("parallel.tensor=2");
+  const std::vector<std::string> again = lines_of(run(many, {.ranks = 2, .env = {{"OMP_NUM_THREADS", "1"}}}).out);
+  ASSERT_EQ(again.size(), lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Json a = Json::parse(lines[i]), b = Json::parse(again[i]);
+    double digit = 0;
+    for (const Json& token : a["answer"]) digit += token == a["prompt"][0];
+    EXPECT_NEAR(a["rewards"]["digit"].get<double>(), digit / double(a["answer"].size()), 1e-12) << lines[i];
+    EXPECT_NEAR(a["reward"].get<double>(), a["rewards"]["digit"].get<double>() + a["rewards"]["judge"].get<double>(), 1e-12);
+    EXPECT_EQ(a["answer"], b["answer"]);
+    EXPECT_NEAR(a["reward"].get<double>(), b["reward"].get<double>(), 1e-9);
+  }
+}
+
 TEST(policy_training, contradicting_settings_are_refused_by_name) {
   const std::vector<std::pair<Words, std::string>> wrong{
       {{"rl.num_generations=1"}, "this algorithm compares the answers to one prompt; set num_generations to 2 or more"},
@@ -171,10 +243,19 @@ TEST(policy_training, contradicting_settings_are_refused_by_name) {
       {{"data.weights=[1]"}, "prompts are drawn from all data.prefixes in turn"},
       {{"rl.generate.end_tokens=[16]"}, "rl.generate.end_tokens: 16 is no token of the model"},
       {{"rl.algorithm=rloo", "rl.advantage.scale=batch"}, "only grpo divides by a standard deviation"},
+      {{"rl.algorithm=ppo"}, "it needs a critic; name its first weights, such as models.critic.init_from=DIR"},
+      {{"rl.algorithm=ppo", "models.critic.init_from=\"\"", "models.critic.ranks=0"}, "models.critic.ranks = 0: a critic is trained by all 2 ranks"},
+      {{"rl.rewards.judge.type=model", "rl.rewards.judge.model=judge"}, "the deck has no models.judge; name the folder of the reward model"},
+      {{"rl.rewards.judge.type=model", "rl.rewards.judge.model=judge", "models.judge.init_from=\"\""}, "models.judge.init_from is empty"},
+      {{"rl.rewards.judge.type=model", "rl.rewards.judge.model=critic"}, "models.critic is the critic of ppo, and no reward model"},
+      {{"rl.critic.warmup_iterations=3"}, "only ppo has a critic"},
+      {{"rl.overlong=soft"}, "overlong: soft needs an overlong_buffer of 1 to 6 tokens"},
+      {{"rl.kl.target=1"}, "there is no divergence to adapt"},
+      {{"train.objective=value"}, "which does not read section rl"},
       {{"rl.rewards.digit.type=exact"}, "data.tokenizer is empty, and rl.rewards.digit reads the text of an answer"},
       {{"train.objective=next_token"}, "train.objective is next_token, which does not read section rl; set that to policy"}};
   for (const auto& [words, message] : wrong) {
-    const Result r = digits().train(digits().folder / "refused", 1, words);
+    const Result r = digits().train(digits().folder / "refused", words.back() == "models.critic.ranks=0" ? 2 : 1, words);
     EXPECT_TRUE(r.code == int(Exit::config) || r.code == int(Exit::data)) << words.front() << ": " << r.code;
     EXPECT_NE(r.err.find(message), std::string::npos) << words.front() << "\n" << r.err;
   }

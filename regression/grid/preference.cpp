@@ -51,8 +51,12 @@ TEST(preference, loss_and_gradients_equal_those_of_one_rank) {
   std::mt19937 random(seed_of_run());
   const auto by_token = policy({.clip = {0.2, 0.3, 3}, .kl = KlEstimator::k3, .entropy_bonus = true, .temperature = 1.2});
   const auto by_answer = policy({.ratio = PolicyRatio::sequence, .kl = KlEstimator::k2});
-  for (const auto& [tied, objective] :
-       {std::pair(false, preference(0.3)), {true, preference(0.3)}, {false, reward(0.05)}, {true, by_token}, {false, by_answer}}) {
+  for (const auto& [tied, objective] : {std::pair(false, preference(0.3)),
+                                        {true, preference(0.3)},
+                                        {false, reward(0.05)},
+                                        {true, by_token},
+                                        {false, by_answer},
+                                        {false, value(0.2)}}) {
     const RunConfig run = run_of(Index(33 + random() % 12), tied, objective);
     const Index batch = Index(1 + random() % 2), first = batch * Index(random() % 100);
     const StepOutcome one = step_on(single_rank_grid(4), run, batch, first);

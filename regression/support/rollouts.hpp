@@ -12,6 +12,10 @@ namespace gyr::testing {
 inline double old_log_prob(Index s, Index t) { return -(1 + double((7 * s + 3 * t) % 5) / 4); }
 inline double new_log_prob(Index s, Index t) { return old_log_prob(s, t) + 0.1 * double((5 * s + 2 * t) % 7 - 3); }
 
+// Values of a critic before token t of rollout s, before the update and after it.
+inline double old_value(Index s, Index t) { return 0.2 * double((2 * s + 3 * t) % 6 - 2); }
+inline double new_value(Index s, Index t) { return old_value(s, t) + 0.15 * double((s + t) % 5 - 2); }
+
 // Two groups of three answers with 4 3 2 3 4 1 tokens and rewards 1 0 0.5 2 -1 2. All ended but the third one.
 inline Rollouts six_rollouts() {
   const Index lengths[] = {4, 3, 2, 3, 4, 1};
@@ -26,6 +30,7 @@ inline Rollouts six_rollouts() {
       x.said.push_back(x.old.back() + 0.02 * (double((s + 3 * t) % 4) - 1.5));
       x.reference.push_back(x.old.back() - 0.05 * (double((3 * s + 4 * t) % 5) - 2));
     }
+    for (Index t = 0; t <= lengths[s]; ++t) x.values.push_back(old_value(s, t));
   }
   return r;
 }
@@ -43,6 +48,7 @@ inline Rollouts drawn_rollouts(std::mt19937& random) {
     x.end = random() % 3 == 0 ? TextEnd::length : TextEnd::end;
     x.reward = number(), x.rewards = {x.reward};
     for (Index t = 0; t < length; ++t) x.said.push_back(number()), x.old.push_back(number()), x.reference.push_back(number());
+    for (Index t = 0; t <= length; ++t) x.values.push_back(number());
   }
   return r;
 }

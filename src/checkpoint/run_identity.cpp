@@ -88,7 +88,7 @@ namespace {
 // Files and folders of a run, in the order in which they are moved. The checkpoints folder moves in one rename.
 // run.json moves before it: the checkpoints carry the run id themselves, but a run.json left behind would give the old
 // id to the next run.
-const char* const left_names[] = {file_name, checkpoints_name, "rollouts", "dumps", "trace", "metrics.jsonl", "tensorboard", "deck.yaml"};
+const char* const left_names[] = {file_name, checkpoints_name, "critic", "rollouts", "dumps", "trace", "metrics.jsonl", "tensorboard", "deck.yaml"};
 
 // Repairs a symbolic link that was moved from output/item to aside/item: it keeps its target, unless the target was
 // moved as well.

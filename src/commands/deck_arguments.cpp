@@ -135,7 +135,7 @@ void name_models(const std::string& file, std::vector<std::string>& overrides, c
   Deck early = Deck::read(file, overrides);
   bool named = false;
   for (const auto& [name, from] : read_model_sources(early))
-    if (const std::string chosen = chosen_model(from, runtime, note); chosen != from) {
+    if (const std::string chosen = from.empty() ? from : chosen_model(from, runtime, note); chosen != from) {
       overrides.push_back(key_of_model(name, "init_from") + "=" + write_yaml(chosen));
       named = true;
     }
@@ -145,7 +145,8 @@ void name_models(const std::string& file, std::vector<std::string>& overrides, c
 std::map<std::string, ModelConfig> shapes_of_models(const std::string& file, const std::vector<std::string>& overrides) {
   std::map<std::string, ModelConfig> shapes;
   Deck early = Deck::read(file, overrides);
-  for (const auto& [name, from] : read_model_sources(early)) shapes[name] = inference_run(from).model;
+  for (const auto& [name, from] : read_model_sources(early))
+    if (!from.empty()) shapes[name] = inference_run(from).model;
   return shapes;
 }
 

@@ -180,11 +180,11 @@ std::string further_text(const FurtherPlan& f) {
   const auto by_weights = [](const RankPlan& a, const RankPlan& b) { return a.capacity.weights < b.capacity.weights; };
   const PlacedModel& placed = f.placed;
   return fmt::format(
-      "{}, {} on rank{} {} = {}; up to {} of weights on a rank; scores the step with up to {} on a rank; its scores are {} on every rank; "
+      "{}, {} on rank{} {} = {}; up to {} of weights on a rank; {} the step with up to {} on a rank; its scores are {} on every rank; "
       "predicted step times do not include this model",
       metric_text(double(parameter_count(placed.run.model)), "parameters"), placed.run.train.precision, placed.mesh.size() > 1 ? "s" : "",
       placed.mesh.text(), placed.layout.text(), size_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_weights)->capacity.weights),
-      flop_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_flops)->flops),
+      placed.use.trained ? "is trained with" : "scores", flop_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_flops)->flops),
       bytes_text(double(placed.run.largest_batch() * scores_per_sample(placed)) * sizeof(double)));
 }
 
@@ -197,8 +197,9 @@ std::string further_traffic(const std::vector<FurtherPlan>& further) {
   std::string text;
   for (const FurtherPlan& f : further)
     if (f.placed.layout.ranks() > 1)
-      text +=
-          fmt::format("\nCommunication of a rank of models.{}, which scores the step\n", f.placed.use.name) + traffic_table(f.ranks, f.placed.layout);
+      text += fmt::format("\nCommunication of a rank of models.{}, which {} the step\n", f.placed.use.name,
+                          f.placed.use.trained ? "is trained with" : "scores") +
+              traffic_table(f.ranks, f.placed.layout);
   return text;
 }
 

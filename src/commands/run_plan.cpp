@@ -18,14 +18,14 @@ std::vector<RankPlan> planned_ranks(const EngineConfig& config, const Layout& la
   return ranks;
 }
 
-// Memory of further models on a rank of the run: their weights, and what they need of working memory.
+// Memory of further models on a rank of the run: their weights, gradients and optimizer, and what they need of working memory.
 struct FurtherMemory {
-  std::vector<MemoryLine> weights;
+  std::vector<MemoryLine> lines;
   Index working = 0;
 
   Index sum() const {
     Index bytes = 0;
-    for (const MemoryLine& line : weights) bytes += line.bytes;
+    for (const MemoryLine& line : lines) bytes += line.bytes;
     return bytes;
   }
 };
@@ -35,7 +35,9 @@ FurtherMemory further_memory(const std::vector<FurtherPlan>& further, int rank) 
   for (const FurtherPlan& f : further)
     if (const std::optional<int> here = f.placed.mesh.index_of(rank)) {
       const Capacity& capacity = plan_at(f.ranks, f.placed.layout, f.placed.layout.position_of(*here)).capacity;
-      memory.weights.push_back({Memory::weights, fmt::format("weights of models.{}", f.placed.use.name), capacity.weights});
+      for (const auto& [category, bytes] :
+           {std::pair(Memory::weights, capacity.weights), {Memory::gradients, capacity.gradients}, {Memory::optimizer, capacity.optimizer}})
+        if (bytes > 0) memory.lines.push_back({category, fmt::format("{} of models.{}", name_of(category), f.placed.use.name), bytes});
       memory.working = std::max(memory.working, capacity.working());
     }
   return memory;
@@ -51,8 +53,11 @@ void add_further(RankPlan& plan, const Layout& layout, const std::vector<Further
     const Index all = memory.sum() + std::max(memory.working, plan.capacity.working());
     if (all > bytes) bytes = all, most = std::move(memory);
   }
-  plan.capacity.weights += most.sum();
-  plan.memory.insert(plan.memory.end(), most.weights.begin(), most.weights.end());
+  for (const MemoryLine& line : most.lines) {
+    Capacity& c = plan.capacity;
+    (line.category == Memory::weights ? c.weights : line.category == Memory::gradients ? c.gradients : c.optimizer) += line.bytes;
+    plan.memory.push_back(line);
+  }
   if (const Index more = most.working - plan.capacity.working(); more > 0) {
     plan.capacity.scratch += most.working - (plan.capacity.forward_slots() + plan.capacity.scratch);
     plan.memory.push_back({Memory::scratch, "activations and scratch of further models, beyond those of the trained model", more});

@@ -10,13 +10,18 @@ namespace {
 Section& models_section(Deck& deck) { return deck.section("models", "models besides the trained one, by name", Effect::none); }
 
 Section& section_of(Section& models, const std::string& name) {
-  return models.section(name, "a frozen model that scores the training samples; train.objective: preference reads models.reference");
+  return models.section(name,
+                        "a model beside the trained one: reference (train.objective: preference, or policy with rl.kl), critic (rl.algorithm: ppo, "
+                        "trained), or a reward "
+                        "model that rl.rewards names");
 }
 
 std::string source_of(Section& s) {
-  return s.need<std::string>("init_from", "Hugging Face folder, checkpoint or folder of a run (its newest checkpoint) with its weights")
+  return s
+      .get("init_from", "",
+           "Hugging Face folder, checkpoint or folder of a run (its newest checkpoint) with its weights; empty, for a critic: random weights in the "
+           "shape of the trained model")
       .effect(Effect::course)
-      .not_empty()
       .value();
 }
 

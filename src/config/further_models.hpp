@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Models of a run besides the one that it trains: deck section models. Each has a name, weights of its own and a layout over any
+// Models of a run besides its main one: deck section models. Each has a name, weights of its own and a layout over any
 // ranks of the run. The objective defines the names that it reads (Objective::scoring_models).
 #pragma once
 
@@ -16,7 +16,7 @@ namespace gyr {
 
 struct FurtherModel {
   std::string name;
-  std::string init_from;  // Hugging Face folder or checkpoint
+  std::string init_from;  // Hugging Face folder or checkpoint; empty: random weights
   std::string precision;  // empty: train.precision
   std::string ranks;      // as Mesh::read reads them
   int data = 0, pipeline = 0, context = 0, tensor = 0,

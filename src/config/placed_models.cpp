@@ -15,7 +15,7 @@ const ScoringModel* find(const std::vector<ScoringModel>& uses, const std::strin
   return at == uses.end() ? nullptr : &*at;
 }
 
-// The model that the run trains is replaced by `m`, which only scores.
+// The model that the run trains is replaced by `m`.
 RunConfig run_of(const RunConfig& run, const FurtherModel& m, const ScoringModel& use, bool everywhere) {
   RunConfig of_model = run;
   of_model.models.clear();
@@ -24,7 +24,9 @@ RunConfig run_of(const RunConfig& run, const FurtherModel& m, const ScoringModel
   of_model.train.init_from = m.init_from;
   if (!m.precision.empty()) of_model.train.precision = m.precision;
   if (m.micro_batch_size > 0) of_model.train.micro_batch_size = m.micro_batch_size;
-  of_model.recompute = {}, of_model.offload = {};
+  of_model.offload = {};
+  if (!use.trained || m.model->pattern != run.model.pattern) of_model.recompute = {};
+  of_model.optimizer.lora = m.model->lora;
   ParallelConfig& p = of_model.parallel;
   const auto choose = [](int& size, int chosen) {
     if (chosen > 0) size = chosen;
@@ -32,12 +34,24 @@ RunConfig run_of(const RunConfig& run, const FurtherModel& m, const ScoringModel
   choose(p.pipeline, m.pipeline), choose(p.context, m.context), choose(p.tensor, m.tensor), choose(p.expert, m.expert);
   p.data = m.data;
   p.layers.clear(), p.virtual_stages = 1, p.one_chunk = one_f_one_b;  // these settings belong to the pipeline of training
-  p.reduce_dtype.reset();
-  p.shard = p.shard == Shard::weights ? Shard::weights : Shard::none;
+  if (!use.trained) p.reduce_dtype.reset(), p.shard = p.shard == Shard::weights ? Shard::weights : Shard::none;
   if (p.tensor == 1) p.sequence = false;
   p.attention_ranks = 0;
   if (!everywhere) p.permutation.clear(), p.islands.clear();
   return of_model;
+}
+
+// Exit::config if the model in init_from cannot do what the objective uses it for. A critic may begin with any trunk.
+void check_use(const FurtherModel& m, const ScoringModel& use) {
+  require(use.trained || !m.init_from.empty(), Exit::config,
+          "models.{}.init_from is empty: a frozen model has no use without trained weights; name a Hugging Face folder, a checkpoint or the folder "
+          "of a run",
+          m.name);
+  const Objective& before = *m.model->objective;
+  const bool of_values = use.scores == ScoringModel::Scores::values;
+  require(use.trained || keeps_head(before, *use.objective), Exit::config,
+          "models.{}: the model in {} was trained with train.objective = {}, and {}; name another model", m.name, m.init_from, before.name(),
+          of_values ? "gives texts no value (a reward model does: train.objective: reward)" : "predicts no next tokens to score");
 }
 
 }  // namespace
@@ -54,10 +68,7 @@ void check_further_models(const RunConfig& run) {
     require(m.model->vocab_size == run.model.vocab_size, Exit::config,
             "models.{}: the model in {} has a vocabulary of {} tokens, and the trained model one of {}; they must read the same token ids", m.name,
             m.init_from, m.model->vocab_size, run.model.vocab_size);
-    const Objective& before = *m.model->objective;
-    require(keeps_head(before, *find(uses, m.name)->objective), Exit::config,
-            "models.{}: the model in {} was trained with train.objective = {}, and predicts no next tokens to score; name another model", m.name,
-            m.init_from, before.name());
+    check_use(m, *find(uses, m.name));
   }
   if (run.models.empty()) return;
   const std::string& name = run.models.front().name;
@@ -75,6 +86,8 @@ std::vector<PlacedModel> placed_models(const RunConfig& run, int ranks) {
     require(mesh.has_value(), Exit::config,
             "models.{}.ranks = {}: the run has ranks 0 to {}; write all, or numbers and ranges in ascending order, each rank once, as in 0-3,6",
             m.name, m.ranks, ranks - 1);
+    require(mesh->size() == ranks || !find(uses, m.name)->trained, Exit::config,
+            "models.{}.ranks = {}: a critic is trained by all {} ranks of the run; remove this key", m.name, m.ranks, ranks);
     PlacedModel p{*find(uses, m.name), *mesh, {}, run_of(run, m, *find(uses, m.name), mesh->size() == ranks)};
     try {
       p.layout = layout_by_rules(p.run, mesh->size());

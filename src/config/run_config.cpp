@@ -63,6 +63,19 @@ void read_objective_of(RunConfig& run, Deck& deck, const Objective& otherwise) {
   if (m.objective->reads_rollouts()) run.policy = read, m.objective = policy(read.loss);
 }
 
+// True if policy training has this model in its deck and no use for it: a critic without ppo, or a reference without a divergence.
+bool is_idle(const RunConfig& run, const std::string& model) {
+  return run.policy && ((model == "critic" && !run.policy->has_critic()) || (model == "reference" && !run.policy->reads_reference()));
+}
+
+std::vector<FurtherModel> read_models(Deck& deck, const RunConfig& run, const RunDefaults& defaults) {
+  auto models = read_further_models(deck.section("models", "models besides the trained one, by name", Effect::none), defaults.models);
+  for (FurtherModel& m : models)
+    if (m.init_from.empty()) m.model = run.model, m.model->lora = {};
+  std::erase_if(models, [&](const FurtherModel& m) { return is_idle(run, m.name); });
+  return models;
+}
+
 // Steps and sequences of an optimizer step that follow from section rl: each answer fills at most one window.
 std::optional<PlannedSteps> planned_steps(const std::optional<PolicyConfig>& policy) {
   if (!policy) return {};
@@ -90,8 +103,13 @@ void check_policy(const RunConfig& run, const Deck& deck) {
   for (const Index end : run.policy->end_tokens)
     require(end < m.vocab_size, Exit::config, "rl.generate.end_tokens: {} is no token of the model, whose ids are 0 to {} (model.vocab_size)", end,
             m.vocab_size - 1);
-  const bool has_reference = std::any_of(run.models.begin(), run.models.end(), [](const FurtherModel& f) { return f.name == "reference"; });
-  require(has_reference || !run.policy->reads_reference(), Exit::config,
+  const auto has = [&](const std::string& name) { return std::ranges::any_of(run.models, [&](const FurtherModel& f) { return f.name == name; }); };
+  require(has("critic") || !run.policy->has_critic(), Exit::config,
+          "rl.algorithm = ppo: it needs a critic; name its first weights, such as models.critic.init_from=DIR (a reward model, or the model that is "
+          "trained), or set rl.algorithm to grpo");
+  for (const std::string& name : run.policy->loss.reward_models)
+    require(has(name), Exit::config, "rl.rewards: the deck has no models.{}; name the folder of the reward model in models.{}.init_from", name, name);
+  require(has("reference") || !run.policy->reads_reference(), Exit::config,
           "{}: the KL divergence needs a reference model; name it in models.reference.init_from, or set rl.kl.coefficient=0",
           deck.settings_text({"rl.kl.coefficient"}));
 }
@@ -133,7 +151,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.lr = read_learning_rate(optimizer, run.lr.unit, run.schedule_position(run.train.steps));
   run.weight_decay = read_weight_decay(optimizer, run.optimizer.weight_decay, run.lr);
   run.parallel = read_parallel(deck.section("parallel", "the process grid: data x pipeline x context x tensor parallel", Effect::none));
-  run.models = read_further_models(deck.section("models", "models besides the trained one, by name", Effect::none), defaults.models);
+  run.models = read_models(deck, run, defaults);
   run.parallel.islands = read_islands(deck.section("cluster", "properties of the machine that the layout takes into account", Effect::none));
   Section& activation = deck.section("activation", "activation checkpointing and offload", Effect::none);
   const ActivationPolicy policy = read_activation_policy(activation);
@@ -258,6 +276,9 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
     }
     require(run.policy || !d.path.starts_with("rl."), Exit::config, "{}: train.objective is {}, which does not read section rl; set that to policy",
             deck.settings_text({d.path}), chosen);
+    for (const char* const model : {"critic", "reference"})
+      if (is_idle(run, model) && d.path == key_of_model(model, "init_from"))
+        idle.push_back(fmt::format("models.{} is not read: {}", model, deck.settings_text({model[0] == 'c' ? "rl.algorithm" : "rl.kl.coefficient"})));
     if (d.path.starts_with("optimizer.power_") && run.lr.schedule != "power")
       idle.push_back(fmt::format("{} is not read: optimizer.schedule is {}", deck.settings_text({d.path}), run.lr.schedule));
     if (d.path == "optimizer.weight_decay_start" && run.weight_decay.schedule == "constant")

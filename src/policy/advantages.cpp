@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/base/error.hpp"
+
 namespace gyr {
 
 namespace {
@@ -57,6 +59,22 @@ std::vector<double> rewards_to_go(const Rollout& r, const AdvantageRules& rules)
   return all;
 }
 
+// GAE of the answer tokens.
+std::vector<double> estimated(const Rollout& r, const AdvantageRules& rules) {
+  const auto length = std::size_t(r.length());
+  ensure(r.values.size() == length + 1, "{} values do not fit {} answer tokens", r.values.size(), length);
+  const bool continues = !r.ended() && rules.cut == CutReward::bootstrap;
+  std::vector<double> all(length);
+  double next = 0, value = continues ? r.values.back() : 0;
+  for (std::size_t t = length; t-- > 0;) {
+    double reward = t + 1 == length && !continues ? *r.reward : 0;
+    if (rules.kl != RewardKl::none) reward -= rules.kl_coefficient * kl_of(rules.kl, r.old[t], r.reference[t]);
+    next = reward + rules.gamma * value - r.values[t] + rules.gamma * rules.lambda * next;
+    all[t] = next, value = r.values[t];
+  }
+  return all;
+}
+
 void whiten(const Rollouts& rollouts, std::vector<std::vector<double>>& advantages) {
   std::vector<double> all;
   for (std::size_t i = 0; i < advantages.size(); ++i)
@@ -91,12 +109,24 @@ std::vector<std::vector<double>> advantages_of(const Rollouts& rollouts, const A
     const std::vector<double> rewards = rewards_of(group, rules);
     for (const Rollout* r : group) {
       if (!r->reward) advantages.emplace_back(std::size_t(r->length()), 0.0);
+      else if (rules.algorithm == PolicyAlgorithm::ppo) advantages.push_back(estimated(*r, rules));
       else if (rules.algorithm == PolicyAlgorithm::reinforce) advantages.push_back(rewards_to_go(*r, rules));
       else advantages.emplace_back(std::size_t(r->length()), of_group(rewards, penalised(*r, rules), batch_deviation, rules));
     }
   }
-  if (rules.algorithm == PolicyAlgorithm::reinforce || rules.algorithm == PolicyAlgorithm::reinforce_baseline) whiten(rollouts, advantages);
+  if (rules.algorithm != PolicyAlgorithm::grpo && rules.algorithm != PolicyAlgorithm::rloo) whiten(rollouts, advantages);
   return advantages;
+}
+
+std::vector<std::vector<double>> returns_of(const Rollouts& rollouts, const AdvantageRules& rules) {
+  std::vector<std::vector<double>> returns;
+  for (const Rollout& r : rollouts.all) {
+    std::vector<double>& of_tokens = returns.emplace_back(std::size_t(r.length()), 0.0);
+    if (!r.reward) continue;
+    of_tokens = estimated(r, rules);
+    for (std::size_t t = 0; t < of_tokens.size(); ++t) of_tokens[t] += r.values[t];
+  }
+  return returns;
 }
 
 std::vector<bool> groups_without_spread(const Rollouts& rollouts) {

@@ -55,16 +55,33 @@ void add_log_probs(const Rollouts& rollouts, IterationReport& report) {
   if (kl.count > 0) report.kl = kl.mean();
 }
 
+// Mean value before a token, and the share of the variance of the returns that the values explain.
+void add_values(const Rollouts& rollouts, const Targets& targets, IterationReport& report) {
+  Mean value, returns, error;
+  for (std::size_t i = 0; i < targets.returns.size(); ++i)
+    for (std::size_t t = 0; t < targets.returns[i].size() && rollouts.all[i].reward; ++t) {
+      const double v = rollouts.all[i].values[t], r = targets.returns[i][t];
+      value.add(v), returns.add(r), error.add(r - v);
+    }
+  if (value.count == 0) return;
+  report.value = value.mean();
+  const double spread = returns.deviation(), left = error.deviation();
+  report.explained_variance = spread > 0 ? 1 - left * left / (spread * spread) : 0;
+}
+
 }  // namespace
 
-IterationReport figures_of(const Rollouts& rollouts, const std::vector<std::vector<double>>& advantages, Index iterations, double seconds) {
-  IterationReport report{.iteration = rollouts.iteration, .iterations = iterations, .version = rollouts.version};
+IterationReport figures_of(const Rollouts& rollouts, const Targets& targets, const PolicyConfig& c, double seconds) {
+  IterationReport report{.iteration = rollouts.iteration, .iterations = c.iterations, .version = rollouts.version};
   report.prompts = rollouts.groups(), report.answers = Index(rollouts.all.size()), report.seconds = seconds;
   add_rewards(rollouts, report);
   add_lengths(rollouts, report);
   add_log_probs(rollouts, report);
+  add_values(rollouts, targets, report);
+  report.prompts_drawn = rollouts.next_prompt;
+  if (c.kl_target > 0) report.kl_coefficient = rollouts.kl_coefficient;
   Mean advantage;
-  for (const auto& of_answer : advantages)
+  for (const auto& of_answer : targets.advantages)
     for (const double a : of_answer) advantage.add(a);
   report.advantage_deviation = advantage.deviation();
   return report;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "src/policy/rollout.hpp"
+#include "src/policy/window_samples.hpp"
 #include "src/report/iteration_report.hpp"
 
 namespace gyr {
 
 // Metrics of the answers of an iteration. `seconds`: time that they took.
-IterationReport figures_of(const Rollouts&, const std::vector<std::vector<double>>& advantages, Index iterations, double seconds);
+IterationReport figures_of(const Rollouts&, const Targets&, const PolicyConfig&, double seconds);
 
 }  // namespace gyr

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/policy/policy_config.hpp"
 
+#include <algorithm>
 #include <numeric>
 
 #include "modules/settings/limits.hpp"
@@ -27,8 +28,16 @@ void read_counts(Section& rl, PolicyConfig& c) {
                    "log-probabilities before the update: auto (those of the step itself if an iteration has one step and no divergence in the "
                    "reward, else scored), scored (a "
                    "forward pass before the first update) or said (those of generation)");
-  c.cut = get_word(rl, "overlong", CutAnswers::keep, {"keep", "mask"},
-                   "answers that are cut at generate.max_new_tokens: keep, or mask (they count neither in the loss nor as tokens)");
+  c.cut = get_word(rl, "overlong", CutAnswers::keep, {"keep", "mask", "soft"},
+                   "answers that are cut at generate.max_new_tokens: keep; mask (they count neither in the loss nor as tokens); or soft (the reward "
+                   "falls by up to 1 in the last overlong_buffer tokens)");
+  c.buffer = rl.get("overlong_buffer", 0, "overlong: soft: tokens before max_new_tokens in which the reward falls by 1").at_least(0);
+  c.waves = rl.get("dynamic_sampling", 1,
+                   "maximum number of rounds of generation per iteration: prompts whose answers have equal rewards are replaced by the next prompts "
+                   "(DAPO); 1: no prompt is replaced")
+                .positive()
+                .at_most(1000);
+  c.skip_ratio = rl.get("skip_ratio", 5.0, "a minibatch whose mean probability ratio is higher changes no weight; 0: no limit").at_least(0).finite();
 }
 
 void read_loss(Section& s, PolicyConfig& c) {
@@ -54,11 +63,30 @@ void read_kl(Section& s, PolicyConfig& c) {
   const std::vector<std::string> words{"k1", "k2", "k3"};
   const std::string word = s.get("estimator", "k3", "estimator of the KL divergence per token (Schulman 2020)").one_of(words);
   const RewardKl k = word == "k1" ? RewardKl::k1 : word == "k2" ? RewardKl::k2 : RewardKl::k3;
+  const double target =
+      s.get("target", 0.0, "divergence per answer that the coefficient is adapted to (Ziegler et al. 2019); 0: it is constant").at_least(0).finite();
+  const double horizon = s.get("horizon", 10000.0, "answers in which an adapted coefficient follows the divergence").positive().finite();
+  c.kl_target = target, c.kl_horizon = horizon;
   if (coefficient == 0) return;
   require(!in_loss || k != RewardKl::k1, Exit::config, "{}: the gradient of k1 is zero on average; use k2 or k3 there, or where: reward",
           s.settings_text({"estimator", "where"}));
   if (in_loss) c.kl_in_loss = coefficient, c.loss.kl = k == RewardKl::k2 ? KlEstimator::k2 : KlEstimator::k3;
   else c.advantage.kl = k, c.advantage.kl_coefficient = coefficient;
+}
+
+void read_advantage(Section& s, AdvantageRules& rules) {
+  rules.scale = get_word(s, "scale", AdvantageScale::group, {"group", "batch", "none"},
+                         "divisor of grpo's advantages: standard deviation in the group or over the batch, or none (Dr. GRPO)");
+  rules.gamma = s.get("gamma", 1.0, "ppo: discount of rewards per token").positive().at_most(1);
+  rules.lambda = s.get("lambda", 0.95, "ppo: decay of generalized advantage estimation (GAE)").at_least(0).at_most(1);
+  rules.cut = get_word(s, "truncated", CutReward::score, {"score", "bootstrap"},
+                       "ppo: last reward of an answer that is cut at max_new_tokens: its score, or the critic's value of what would follow");
+}
+
+void read_critic(Section& s, PolicyConfig& c) {
+  c.critic_rate = s.get("lr_factor", 1.0, "ppo: learning rate of the critic, as a multiple of that of the policy").positive().finite();
+  c.loss.value_clip = s.get("clip", 0.2, "ppo: clip width of values around those before the update; 0: no clip").at_least(0).finite();
+  c.critic_warmup = s.get("warmup_iterations", 0, "ppo: iterations at the begin that train the critic alone").at_least(0);
 }
 
 void read_generate(Section& s, PolicyConfig& c) {
@@ -75,9 +103,9 @@ void read_generate(Section& s, PolicyConfig& c) {
 }
 
 void check(Section& rl, const PolicyConfig& c) {
-  const bool compares = c.advantage.algorithm != PolicyAlgorithm::reinforce;
+  const bool compares = c.advantage.algorithm != PolicyAlgorithm::reinforce && !c.has_critic();
   require(!compares || c.group > 1, Exit::config,
-          "{}: this algorithm compares the answers to one prompt; set num_generations to 2 or more, or algorithm: reinforce++",
+          "{}: this algorithm compares the answers to one prompt; set num_generations to 2 or more, or algorithm: reinforce++ or ppo",
           rl.settings_text({"num_generations", "algorithm"}));
   const Index nearest = std::gcd(c.rollouts(), c.minibatches);
   require(c.rollouts() % c.minibatches == 0, Exit::config,
@@ -86,6 +114,23 @@ void check(Section& rl, const PolicyConfig& c) {
   require(c.advantage.scale == AdvantageScale::group || c.advantage.algorithm == PolicyAlgorithm::grpo, Exit::config,
           "{}: only grpo divides by a standard deviation; remove advantage.scale, or set algorithm: grpo",
           rl.settings_text({"advantage.scale", "algorithm"}));
+  require(c.has_critic() || c.critic_warmup == 0, Exit::config, "{}: only ppo has a critic; remove critic.warmup_iterations, or set algorithm: ppo",
+          rl.settings_text({"critic.warmup_iterations", "algorithm"}));
+  require(c.critic_warmup < c.iterations, Exit::config, "{}: the policy would never learn; train the critic alone for fewer iterations",
+          rl.settings_text({"critic.warmup_iterations", "iterations"}));
+  require((c.cut == CutAnswers::soft) == (c.buffer > 0) && c.buffer <= c.max_new_tokens, Exit::config,
+          "{}: overlong: soft needs an overlong_buffer of 1 to {} tokens (generate.max_new_tokens), and only soft reads it",
+          rl.settings_text({"overlong", "overlong_buffer"}), c.max_new_tokens);
+  require(c.waves == 1 || c.group > 1, Exit::config,
+          "{}: the only answer to a prompt equals itself, and every prompt would be replaced; set num_generations to 2 or more",
+          rl.settings_text({"dynamic_sampling", "num_generations"}));
+  require(c.kl_target == 0 || c.reads_reference(), Exit::config, "{}: there is no divergence to adapt; set kl.coefficient to the first coefficient",
+          rl.settings_text({"kl.target", "kl.coefficient"}));
+  const std::vector<std::string>& names = c.loss.reward_models;
+  for (const char* const name : {"reference", "critic"})
+    require(std::find(names.begin(), names.end(), name) == names.end(), Exit::config,
+            "rl.rewards: models.{} is the {}, and no reward model; name another model", name,
+            name == std::string("critic") ? "critic of ppo" : "reference of the KL divergence");
   require(!c.rewards.empty(), Exit::config,
           "rl.rewards is empty: nothing would be learnt; name at least one, such as rewards: {{answer: {{type: exact, field: target}}}}");
 }
@@ -95,16 +140,21 @@ void check(Section& rl, const PolicyConfig& c) {
 PolicyConfig read_policy(Section& rl, bool trains) {
   PolicyConfig c;
   c.advantage.algorithm =
-      get_word(rl, "algorithm", PolicyAlgorithm::grpo, {"grpo", "rloo", "reinforce++", "reinforce++-baseline"},
-               "advantages: relative to the group (grpo), to the others of the group (rloo), or rewards to go, whitened (reinforce++)");
+      get_word(rl, "algorithm", PolicyAlgorithm::grpo, {"grpo", "rloo", "reinforce++", "reinforce++-baseline", "ppo"},
+               "advantages: relative to the group (grpo), to the others of the group (rloo), rewards to go, whitened (reinforce++), or to the values "
+               "of a critic (ppo, with models.critic)");
   read_counts(rl, c);
   read_loss(rl.section("loss", "policy loss"), c);
   read_kl(rl.section("kl", "divergence from the reference model"), c);
-  c.advantage.scale = get_word(rl.section("advantage", "advantages"), "scale", AdvantageScale::group, {"group", "batch", "none"},
-                               "divisor of grpo's advantages: standard deviation in the group or over the batch, or none (Dr. GRPO)");
+  read_advantage(rl.section("advantage", "advantages"), c.advantage);
+  read_critic(rl.section("critic", "training of the critic (models.critic)"), c);
   read_generate(rl.section("generate", "generation of the answers"), c);
   c.rewards = read_rewards(rl.section("rewards", "rules that reward an answer, by name"));
-  c.loss.reads_reference = c.reads_reference();
+  c.loss.reads_reference = c.reads_reference(), c.loss.has_critic = c.has_critic();
+  for (const RewardConfig& reward : c.rewards)
+    if (reward.type == RewardType::model &&
+        std::find(c.loss.reward_models.begin(), c.loss.reward_models.end(), reward.model) == c.loss.reward_models.end())
+      c.loss.reward_models.push_back(reward.model);
   const bool one_pass = c.steps_of_iteration() == 1 && c.advantage.kl == RewardKl::none;
   if (c.old == OldLogProbs::automatic) c.old = one_pass ? OldLogProbs::step : OldLogProbs::scored;
   c.loss.old_of_step = c.old == OldLogProbs::step;

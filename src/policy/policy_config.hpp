@@ -19,8 +19,8 @@ enum class LossAggregate { token, sequence, constant };
 // Log-probabilities of the policy before the update. automatic: step if an iteration is one optimizer step, else scored. step: those of
 // the step itself. scored: a forward pass over the windows before the first update. said: those of the generation.
 enum class OldLogProbs { automatic, scored, said, step };
-// Treatment of answers that were cut at max_new_tokens.
-enum class CutAnswers { keep, mask };
+// Treatment of answers that were cut at max_new_tokens. soft: answers in the last tokens before it lose reward (DAPO).
+enum class CutAnswers { keep, mask, soft };
 
 struct PolicyConfig {
   Index iterations = 0, prompts = 0, group = 0, epochs = 1, minibatches = 1;
@@ -32,6 +32,13 @@ struct PolicyConfig {
   double kl_in_loss = 0;  // coefficient of loss.kl
   OldLogProbs old = OldLogProbs::automatic;
   CutAnswers cut = CutAnswers::keep;
+  Index buffer = 0;                         // CutAnswers::soft: tokens before max_new_tokens in which the reward falls by 1
+  Index waves = 1;                          // dynamic sampling: most rounds of generation until all groups have different rewards; 1: one round
+  double kl_target = 0;                     // adaptive KL coefficient: divergence of an answer that is aimed at; 0: the coefficient is constant
+  double kl_horizon = 1;                    // adaptive KL coefficient: answers in which the coefficient follows
+  double skip_ratio = 0;                    // a minibatch with a higher mean ratio changes no weight; 0: none
+  double critic_rate = 1;                   // learning rate of the critic over that of the policy
+  Index critic_warmup = 0;                  // iterations at the begin that train the critic alone
   Index max_new_tokens = 0, sequences = 0;  // sequences: decoded together; 0: automatic
   bool exact = false;
   std::vector<Index> end_tokens;
@@ -43,6 +50,7 @@ struct PolicyConfig {
   Index steps() const { return iterations * steps_of_iteration(); }
   bool reads_reference() const { return kl_in_loss > 0 || advantage.kl != RewardKl::none; }
   bool scores_old() const { return old == OldLogProbs::scored; }
+  bool has_critic() const { return advantage.algorithm == PolicyAlgorithm::ppo; }
 };
 
 // Declares section rl. Exit::config if settings contradict each other, for runs that are trained with it (`trains`).

@@ -20,6 +20,7 @@ struct Rollout {
   TextEnd end = TextEnd::none;
   // Per answer token: log-probability when it was drawn, under the policy before the update, and under the reference model.
   std::vector<double> said = {}, old = {}, reference = {};
+  std::vector<double> values = {};                  // of the critic, before each answer token and after the last one; empty: no critic
   std::vector<std::optional<double>> rewards = {};  // of each rule; none: the rule could give none
   std::optional<double> reward = {};                // their weighted sum; none if one of them is
 
@@ -30,9 +31,11 @@ struct Rollout {
 
 // The rollouts of one iteration.
 struct Rollouts {
-  std::int64_t iteration = 0;  // counts from 0
-  std::int64_t version = 0;    // optimizer steps of the weights that wrote them
-  Index group = 1;             // G, answers per prompt
+  std::int64_t iteration = 0;    // counts from 0
+  std::int64_t version = 0;      // optimizer steps of the weights that wrote them
+  Index group = 1;               // G, answers per prompt
+  std::int64_t next_prompt = 0;  // number of the first prompt of the next iteration
+  double kl_coefficient = 0;     // of this iteration
   std::vector<std::string> reward_names = {};
   std::vector<Rollout> all = {};
 

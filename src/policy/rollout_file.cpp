@@ -51,13 +51,13 @@ std::vector<std::string> split(const std::string& text) {
 struct Columns {
   std::vector<std::int64_t> prompt, offset{0};
   std::vector<std::int32_t> sample, begin, end, tokens;
-  std::vector<double> said, old, reference, reward, rewards;
+  std::vector<double> said, old, reference, values, reward, rewards;
 
   void add(const Rollout& r) {
     const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
     prompt.push_back(r.prompt), sample.push_back(std::int32_t(r.sample)), begin.push_back(std::int32_t(r.begin));
     end.push_back(std::int32_t(r.end)), reward.push_back(r.reward.value_or(none));
-    append(tokens, r.tokens), append(said, r.said), append(old, r.old), append(reference, r.reference);
+    append(tokens, r.tokens), append(said, r.said), append(old, r.old), append(reference, r.reference), append(values, r.values);
     for (const auto& part : r.rewards) rewards.push_back(part.value_or(none));
     offset.push_back(std::int64_t(tokens.size()));
   }
@@ -74,7 +74,8 @@ struct Columns {
       if (begin[i] < 1 || begin[i] >= length || end[i] < 0 || end[i] > int(TextEnd::length)) return false;
       answers += std::size_t(length - begin[i]);
     }
-    return said.size() == answers && (old.empty() || old.size() == answers) && (reference.empty() || reference.size() == answers);
+    return said.size() == answers && (old.empty() || old.size() == answers) && (reference.empty() || reference.size() == answers) &&
+           (values.empty() || values.size() == answers + B);
   }
 
   Rollout rollout(std::size_t i, std::size_t answer, std::size_t rewards_each) const {
@@ -85,6 +86,7 @@ struct Columns {
       return all.empty() ? std::vector<double>() : std::vector<double>(all.begin() + answer, all.begin() + answer + r.length());
     };
     r.said = part(said), r.old = part(old), r.reference = part(reference);
+    if (const auto first = values.begin() + std::ptrdiff_t(answer + i); !values.empty()) r.values.assign(first, first + r.length() + 1);
     const auto given = [](double value) { return std::isnan(value) ? std::nullopt : std::optional(value); };
     r.reward = given(reward[i]);
     for (std::size_t k = 0; k < rewards_each; ++k) r.rewards.push_back(given(rewards[i * rewards_each + k]));
@@ -107,10 +109,12 @@ void write_rollouts(const std::filesystem::path& path, const Rollouts& rollouts)
   const std::filesystem::path temporary = OutputFile::temporary(path);
   hdf5::File file = hdf5::File::create(temporary);
   file.set("iteration", rollouts.iteration), file.set("version", rollouts.version);
+  file.set("next_prompt", rollouts.next_prompt), file.set("kl_coefficient", fmt::format("{}", rollouts.kl_coefficient));
   file.set("group", std::int64_t(rollouts.group)), file.set("reward_names", joined(rollouts.reward_names));
   write(file, "prompt", all.prompt), write(file, "sample", all.sample), write(file, "begin", all.begin), write(file, "end", all.end);
   write(file, "offset", all.offset), write(file, "tokens", all.tokens);
   write(file, "said", all.said), write(file, "old", all.old), write(file, "reference", all.reference);
+  write(file, "values", all.values);
   write(file, "reward", all.reward), write(file, "rewards", all.rewards, Index(rollouts.reward_names.size()));
   file.close();
   sync_file(temporary);
@@ -125,12 +129,18 @@ Rollouts read_rollouts(const std::filesystem::path& path) {
   Rollouts rollouts;
   rollouts.iteration = file.number<std::int64_t>("iteration"), rollouts.version = file.number<std::int64_t>("version");
   rollouts.group = file.number<std::int64_t>("group"), rollouts.reward_names = split(file.text("reward_names"));
+  if (file.has("next_prompt")) rollouts.next_prompt = file.number<std::int64_t>("next_prompt");  // older files lack both
+  if (file.has("kl_coefficient")) rollouts.kl_coefficient = std::strtod(file.text("kl_coefficient").c_str(), nullptr);
   Columns all;
   all.prompt = read<std::int64_t>(file, "prompt", path), all.offset = read<std::int64_t>(file, "offset", path);
   for (auto [column, name] : {std::pair(&all.sample, "sample"), {&all.begin, "begin"}, {&all.end, "end"}, {&all.tokens, "tokens"}})
     *column = read<std::int32_t>(file, name, path);
-  for (auto [column, name] :
-       {std::pair(&all.said, "said"), {&all.old, "old"}, {&all.reference, "reference"}, {&all.reward, "reward"}, {&all.rewards, "rewards"}})
+  for (auto [column, name] : {std::pair(&all.said, "said"),
+                              {&all.old, "old"},
+                              {&all.reference, "reference"},
+                              {&all.values, "values"},
+                              {&all.reward, "reward"},
+                              {&all.rewards, "rewards"}})
     *column = read<double>(file, name, path);
   const std::size_t rewards_each = rollouts.reward_names.size();
   require(all.fits(rewards_each) && rollouts.group > 0 && Index(all.prompt.size()) % rollouts.group == 0, Exit::data,

@@ -31,9 +31,12 @@ Sample scoring_sample(const Rollouts& rollouts, const PackedMinibatch& minibatch
   return s;
 }
 
-MinibatchValues::MinibatchValues(const Rollouts& rollouts, const std::vector<std::vector<double>>& advantages, const PackedMinibatch& minibatch,
-                                 const PolicyConfig& c)
-    : rollouts_(rollouts), advantages_(advantages), minibatch_(minibatch), c_(c) {
+Targets targets_of(const Rollouts& rollouts, const PolicyConfig& c) {
+  return {advantages_of(rollouts, c.advantage), c.has_critic() ? returns_of(rollouts, c.advantage) : std::vector<std::vector<double>>()};
+}
+
+MinibatchValues::MinibatchValues(const Rollouts& rollouts, const Targets& targets, const PackedMinibatch& minibatch, const PolicyConfig& c)
+    : rollouts_(rollouts), targets_(targets), minibatch_(minibatch), c_(c) {
   for (const std::vector<Index>& window : minibatch.windows)
     for (const Index i : window)
       if (const Rollout& r = rollouts.all[std::size_t(i)]; counts(r)) answers_ += 1, tokens_ += r.length();
@@ -65,12 +68,26 @@ Sample MinibatchValues::sample(Index window) const {
     if (!r.reference.empty()) s.values[reference][at] = r.reference[token];
     if (!counts(r)) return;
     const double g = weight(r), of_all = 1 / double(tokens_);
-    s.values[advantage][at] = advantages_[std::size_t(i)][token];
+    s.values[advantage][at] = targets_.advantages[std::size_t(i)][token];
     s.values[correction][at] = 1;
     s.values[weight_in_loss][at] = g;
     s.values[kl][at] = c_.kl_in_loss * g;
     s.values[policy_field::entropy][at] = c_.entropy_coefficient * of_all;
     s.values[share][at] = of_all;
+  });
+  return s;
+}
+
+Sample MinibatchValues::critic_sample(Index window) const {
+  Sample s = scoring_sample(rollouts_, minibatch_, window);
+  if (window >= minibatch_.size()) return s;
+  for (const auto& name : {value_field::value, value_field::returns, value_field::weight}) s.values[name].assign(std::size_t(minibatch_.length), 0);
+  visit_answer_rows(rollouts_, minibatch_.windows[std::size_t(window)], [&](Index i, Index t, Index row) {
+    const Rollout& answer = rollouts_.all[std::size_t(i)];
+    if (!counts(answer)) return;
+    s.values[value_field::value][std::size_t(row)] = answer.values[std::size_t(t)];
+    s.values[value_field::returns][std::size_t(row)] = targets_.returns[std::size_t(i)][std::size_t(t)];
+    s.values[value_field::weight][std::size_t(row)] = 1 / double(tokens_);
   });
   return s;
 }

@@ -31,24 +31,31 @@ void visit_answer_rows(const Rollouts& rollouts, const std::vector<Index>& windo
 // Samples without values for the loss, for scoring. Windows after the last one are empty, without labels.
 Sample scoring_sample(const Rollouts&, const PackedMinibatch&, Index window);
 
-// Values of a minibatch. `advantages`: of all rollouts. A masked answer, or one without a reward, counts neither in the loss nor in the
+// Advantages of all rollouts, and with a critic the returns that it learns.
+struct Targets {
+  std::vector<std::vector<double>> advantages, returns = {};
+};
+Targets targets_of(const Rollouts&, const PolicyConfig&);
+
+// Values of a minibatch. `targets`: of all rollouts. A masked answer, or one without a reward, counts neither in the loss nor in the
 // counts that it is divided by.
 class MinibatchValues {
  public:
-  MinibatchValues(const Rollouts&, const std::vector<std::vector<double>>& advantages, const PackedMinibatch&, const PolicyConfig&);
-  // The sample of a window, with the values of its rows.
+  MinibatchValues(const Rollouts&, const Targets&, const PackedMinibatch&, const PolicyConfig&);
+  // The sample of a window, with the values of its rows; for the policy, or for the critic.
   Sample sample(Index window) const;
+  Sample critic_sample(Index window) const;
   Index answers() const { return answers_; }  // B, answers that count
   Index tokens() const { return tokens_; }    // N, their tokens
 
  private:
-  bool counts(const Rollout& r) const { return r.reward && (r.ended() || c_.cut == CutAnswers::keep); }
+  bool counts(const Rollout& r) const { return r.reward && (r.ended() || c_.cut != CutAnswers::mask); }
   double weight(const Rollout&) const;
 
   const Rollouts& rollouts_;
-  const std::vector<std::vector<double>>& advantages_;
+  const Targets& targets_;
   const PackedMinibatch& minibatch_;
-  const PolicyConfig& c_;
+  const PolicyConfig c_;
   Index answers_ = 0, tokens_ = 0;
 };
 

@@ -11,6 +11,7 @@ std::string iteration_line(const IterationReport& r) {
                                  r.reward, r.reward_deviation, r.length, 100 * r.ended);
   if (r.equal_groups > 0) line += fmt::format(" | equal groups {:.0f} %", 100 * r.equal_groups);
   if (r.kl) line += fmt::format(" | KL {:.4f}", *r.kl);
+  if (r.explained_variance) line += fmt::format(" | explained {:.2f}", *r.explained_variance);
   return line + fmt::format(" | {}", time_text(r.seconds));
 }
 
@@ -22,6 +23,7 @@ std::string iteration_json(const IterationReport& r, double time) {
             {"iteration", r.iteration},
             {"version", r.version},
             {"prompts", r.prompts},
+            {"prompts_drawn", r.prompts_drawn},
             {"answers", r.answers},
             {"reward", r.reward},
             {"reward_deviation", r.reward_deviation},
@@ -37,6 +39,8 @@ std::string iteration_json(const IterationReport& r, double time) {
             {"seconds", r.seconds}};
   if (r.gap) json["gap"] = *r.gap, json["largest_gap"] = *r.largest_gap;
   if (r.kl) json["kl"] = *r.kl;
+  if (r.value) json["value"] = *r.value, json["explained_variance"] = *r.explained_variance;
+  if (r.kl_coefficient) json["kl_coefficient"] = *r.kl_coefficient;
   return json_text(json);
 }
 

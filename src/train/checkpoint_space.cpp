@@ -12,6 +12,7 @@
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/transaction.hpp"
+#include "src/config/placed_models.hpp"
 #include "src/train/run_paths.hpp"
 
 namespace gyr {
@@ -55,7 +56,9 @@ std::string check_checkpoint_space(const RunConfig& run, Index bytes, Index done
 }
 
 void report_checkpoint_space(const RunConfig& run, const std::string& deck, const Layout& layout, bool start_over, Index done) {
-  const Index bytes = checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer);
+  Index bytes = checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer);
+  for (const PlacedModel& m : placed_models(run, layout.ranks()))
+    if (m.use.trained) bytes += checkpoint_bytes(m.run.model, precision_of(m.run.train.precision), m.layout, m.run.optimizer);
   const auto present = start_over ? std::vector<std::int64_t>() : committed_steps(checkpoints_of(run));
   const std::string warning = check_checkpoint_space(run, disk_bytes(bytes, Index(deck.size())), done, present);
   if (!warning.empty()) std::printf("%s\n", printable_line(warning).c_str());

@@ -5,12 +5,14 @@
 #include <cmath>
 
 #include "kernels/base/printable.hpp"
+#include "src/checkpoint/checksum.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/data/fingerprint.hpp"
 #include "src/data/sample_view.hpp"
 #include "src/engine/model/source_padding.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/policy/rewards/field.hpp"
+#include "src/pretrained/pretrained.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {
@@ -107,6 +109,22 @@ void check_fields(const std::vector<RewardConfig>& rewards, const Prompts& promp
   }
 }
 
+// Exit::config if a reward model was trained with another tokenizer than data.tokenizer: it would read other texts.
+void check_tokenizers_of_rewards(const RunConfig& run) {
+  if (run.data.tokenizer.empty()) return;
+  const std::vector<std::string>& names = run.policy->loss.reward_models;
+  for (const FurtherModel& m : run.models) {
+    if (std::find(names.begin(), names.end(), m.name) == names.end()) continue;
+    const std::string own = defaults_of(m.init_from).tokenizer;
+    std::error_code no;
+    if (own.empty() || !std::filesystem::exists(own, no) || SummedFile(own).sum() == SummedFile(run.data.tokenizer).sum()) continue;
+    fail(Exit::config,
+         "models.{}: its tokenizer {} is not data.tokenizer {}, and a reward model reads the token ids of the policy; name a model with the same "
+         "tokenizer, or call this one from a program (rl.rewards, type: process)",
+         m.name, own, run.data.tokenizer);
+  }
+}
+
 // Prompts of policy training, each of which fits a window together with its answer.
 Prompts prompts_of(const RunConfig& run) {
   require_prefixes(run);
@@ -121,6 +139,7 @@ Prompts prompts_of(const RunConfig& run) {
           "train.seq_length = {}: the longest prompt has {} tokens and rl.generate.max_new_tokens is {}; set train.seq_length to {} or more",
           run.train.seq_length, prompts.longest(), run.policy->max_new_tokens, needed);
   check_fields(rewards, prompts);
+  check_tokenizers_of_rewards(run);
   return prompts;
 }
 
@@ -236,10 +255,21 @@ std::string prompts_text(const RunConfig& run, const Prompts& prompts) {
                      double(c.iterations) * double(c.prompts) / double(std::max<std::int64_t>(1, prompts.size())));
 }
 
+namespace {
+
+// Role and origin of a further model.
+std::string text_about(const RunConfig& run, const FurtherModel& m) {
+  const bool trained = run.policy && run.policy->has_critic() && m.name == "critic";
+  return fmt::format("models.{}: {}, from {}, on ranks {}", m.name, trained ? "trained" : "frozen",
+                     m.init_from.empty() ? "random weights" : printable(m.init_from), m.ranks);
+}
+
+}  // namespace
+
 std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) {
   std::vector<std::string> lines{data.prompts ? prompts_text(run, *data.prompts) : epoch_text(run, *data.training)};
   for (const FurtherModel& m : run.models) {
-    lines.push_back(fmt::format("models.{}: frozen, from {}, on ranks {}", m.name, m.init_from, m.ranks));
+    lines.push_back(text_about(run, m));
     std::error_code no;
     for (const std::string& prefix : run.data.prefixes)
       if (std::filesystem::exists(references_path(prefix), no))

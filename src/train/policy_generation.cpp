@@ -43,11 +43,30 @@ Index longest_prompt(const RunConfig& run) {
   }
 }
 
-Index scoring_multiple(const RunConfig& run, const Layout& training) {
+namespace {
+
+Index multiple_of(const RunConfig& run, const Layout& training, bool trained_only) {
   Index multiple = training.size(Axis::data) * run.train.micro_batch_size;
   for (const PlacedModel& m : placed_models(run, training.ranks()))
-    multiple = std::lcm(multiple, m.layout.size(Axis::data) * m.run.train.micro_batch_size);
+    if (m.use.trained || !trained_only) multiple = std::lcm(multiple, m.layout.size(Axis::data) * m.run.train.micro_batch_size);
   return multiple;
+}
+
+}  // namespace
+
+Index scoring_multiple(const RunConfig& run, const Layout& training) { return multiple_of(run, training, false); }
+Index training_multiple(const RunConfig& run, const Layout& training) { return multiple_of(run, training, true); }
+
+Rollouts rollouts_of(const std::vector<Request>& asked, const std::vector<GeneratedText>& texts, Index group) {
+  Rollouts rollouts{.group = group};
+  for (const GeneratedText& text : texts) {
+    Rollout r{.prompt = text.id, .sample = text.sample, .tokens = asked[std::size_t(text.id - asked.front().id)].prompt};
+    r.begin = Index(r.tokens.size());
+    r.tokens.insert(r.tokens.end(), text.tokens.begin(), text.tokens.end());
+    r.end = text.end, r.said = text.log_probs;
+    rollouts.all.push_back(std::move(r));
+  }
+  return rollouts;
 }
 
 std::set<Token> answer_ends(const RunConfig& run) {

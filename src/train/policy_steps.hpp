@@ -3,10 +3,9 @@
 // then train on minibatches of these answers. The answers are kept in OUTPUT/rollouts, so that a run can resume within an iteration.
 #pragma once
 
-#include <deque>
-
-#include "src/policy/rewards/reward.hpp"
+#include "src/policy/iteration_state.hpp"
 #include "src/policy/window_samples.hpp"
+#include "src/train/answer_judge.hpp"
 #include "src/train/run_log.hpp"
 #include "src/train/run_parts.hpp"
 #include "src/train/step_source.hpp"
@@ -19,27 +18,32 @@ class PolicySteps final : public StepSource {
   PolicySteps(const RunParts&, const Prompts& prompts, RunLog* log);
   ~PolicySteps() override;
   StepSamples samples(Index number, const CheckpointHeader& at, const std::vector<Span>& skip) override;
+  std::vector<std::pair<std::string, double>> train_beside(const StepOrder&) override;  // the critic
 
  private:
   struct Iteration;
   const PolicyConfig& config() const { return *parts_.run.policy; }
   std::unique_ptr<Iteration> generated(std::int64_t iteration, const CheckpointHeader& at);
   std::unique_ptr<Iteration> stored(std::int64_t iteration);
-  std::vector<Request> requests(std::int64_t iteration) const;
-  Rollouts written(std::int64_t iteration, const CheckpointHeader& at);
+  Rollouts read(std::int64_t iteration) const;
+  IterationState state_before(std::int64_t iteration) const;
+  std::vector<Request> requests(std::int64_t first_prompt) const;
+  Rollouts written(std::int64_t iteration, std::int64_t first_prompt, const CheckpointHeader& at);
+  Rollouts judged(std::int64_t iteration, const IterationState&, const CheckpointHeader& at);
   void judge(Rollouts&);
-  std::vector<Answer> answers_of(const Rollouts&, std::deque<Json>& fields) const;
   void score(Iteration&);
+  bool refuses(std::int64_t iteration, Index step, const StepResult&) const;
   bool is_logged(std::int64_t iteration) const;
-  std::vector<double> from_first_rank(std::size_t count, const std::function<std::vector<double>()>& compute);
+  void warn_of_equal_rewards(const IterationReport&);
 
   RunParts parts_;
   const Prompts& prompts_;
   RunLog* log_;
   std::set<Token> ends_;
-  std::shared_ptr<const Tokenizer> tokenizer_;    // null: no rule reads text
-  std::vector<std::unique_ptr<Reward>> rewards_;  // on the first rank
+  AnswerJudge judge_;
   std::unique_ptr<Iteration> current_;
+  Index idle_ = 0;         // iterations without advantages, up to the last one
+  StepSamples of_critic_;  // of the present step
 };
 
 // Source of the steps of a run: its corpus, or the answers to its prompts.

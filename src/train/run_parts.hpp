@@ -10,6 +10,11 @@
 
 namespace gyr {
 
+inline Scoring scoring_of(const RunConfig& run) {
+  if (run.policy) return run.policy->has_critic() ? Scoring::critic : Scoring::rollouts;
+  return run.models.empty() ? Scoring::none : Scoring::first;
+}
+
 struct RunParts {
   const RunConfig& run;
   const std::string& deck;  // YAML text of the effective deck, with all defaults

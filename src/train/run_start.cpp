@@ -36,8 +36,9 @@ std::vector<Input> inputs_of(const RunConfig& run) {
     if (const auto fingerprint = fingerprint_of(prefix))
       inputs.push_back({"data", prefix, fingerprint->id(), prefix + ": the token files were built again"});
   for (const FurtherModel& m : run.models)
-    inputs.push_back({"models", m.name, fmt::format("{:016x}", checksum_of_model(m.init_from)),
-                      fmt::format("models.{}: {} has other weights", m.name, m.init_from)});
+    if (!m.init_from.empty())
+      inputs.push_back({"models", m.name, fmt::format("{:016x}", checksum_of_model(m.init_from)),
+                        fmt::format("models.{}: {} has other weights", m.name, m.init_from)});
   return inputs;
 }
 

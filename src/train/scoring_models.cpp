@@ -14,7 +14,7 @@ namespace gyr {
 
 EngineConfig scoring_config(const PlacedModel& placed) {
   EngineConfig config = engine_config(placed.run, placed.layout);
-  config.training = false;
+  config.training = placed.use.trained;
   return config;
 }
 
@@ -43,7 +43,7 @@ Capacity together(const Capacity& trained, const std::vector<PlannedModel>& mode
   Capacity all = trained;
   for (const PlannedModel& m : models) {
     if (!m.capacity) continue;
-    all.weights += m.capacity->weights;
+    all.weights += m.capacity->weights, all.gradients += m.capacity->gradients, all.optimizer += m.capacity->optimizer;
     all = with_working(all, m.capacity->working());
     all.live = std::max(all.live, m.capacity->live);
   }
@@ -101,7 +101,7 @@ std::vector<double> ScoringModels::text_scores(Held& held, const SampleSource& s
   return scores;
 }
 
-std::vector<double> ScoringModels::log_probs(const std::string& name, const SampleSource& source, const Span& samples, Device& dev) {
+std::vector<double> ScoringModels::rows_of(const std::string& name, const SampleSource& source, const Span& samples, Device& dev) {
   const auto model = std::find_if(models_.begin(), models_.end(), [&](const PlacedModel& m) { return m.use.name == name; });
   ensure(model != models_.end(), "the run has no model {}", name);
   return scores_of(*model, held_[std::size_t(model - models_.begin())].get(), source, samples, scores_per_sample(*model), dev);
@@ -112,8 +112,10 @@ std::vector<double> ScoringModels::scores_of(const PlacedModel& model, Held* hel
   std::vector<double> scores(std::size_t(samples.size() * per_sample), 0);
   if (held) {
     dev.fence();  // the models use the same working memory, in streams of their own
-    scores = model.use.scores == ScoringModel::Scores::of_texts ? text_scores(*held, source, samples, per_sample)
-                                                                : row_log_probs(held->engine, source, samples);
+    using enum ScoringModel::Scores;
+    scores = model.use.scores == of_texts ? text_scores(*held, source, samples, per_sample)
+             : model.use.scores == values ? row_values(held->engine, source, samples)
+                                          : row_log_probs(held->engine, source, samples);
     held->engine.device().fence();
   }
   grid_.world().start_all_reduce(dev, Tensor1<double>(scores.data(), Index(scores.size()))).host_wait();
@@ -128,7 +130,7 @@ MicroBatches ScoringModels::scored(const SampleSource& source, const Span& sampl
     const Recorder::Span span(grid_.recorder(), "score");
     grid_.begin_task("score");
     const PlacedModel& model = models_[i];
-    if (model.use.scores != ScoringModel::Scores::of_texts) continue;  // the run asks for them (log_probs)
+    if (model.use.scores != ScoringModel::Scores::of_texts) continue;  // the run asks for them (rows_of)
     const Index per_sample = scores_per_sample(model);
     auto scores = std::make_shared<const std::vector<double>>(scores_of(model, held_[i].get(), source, samples, per_sample, dev));
     micro_batches = [inner = std::move(micro_batches), scores, per_sample, first = samples.first, name = model.use.values](int micro) {

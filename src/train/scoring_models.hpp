@@ -14,7 +14,7 @@
 
 namespace gyr {
 
-// Configuration of the engine of such a model.
+// Configuration of the engine of a further model, frozen or trained.
 EngineConfig scoring_config(const PlacedModel&);
 
 // The models that this rank holds, with the memory that each needs.
@@ -38,8 +38,9 @@ class ScoringModels {
   // Scores the samples of a step on all models, and returns the micro-batches of this rank with these scores. `micro_batches`: those of
   // the trained model. Collective over the run; without models, it returns them unchanged. Exit::numeric if a score is not finite.
   MicroBatches scored(const SampleSource&, const Span& samples, MicroBatches micro_batches, Device&);
-  // Log-probabilities of the labels of these samples under a model, samples x seq_length, on every rank of the run. Likewise collective.
-  std::vector<double> log_probs(const std::string& model, const SampleSource&, const Span& samples, Device&);
+  // Log-probabilities of the labels of these samples under a model, or values of their rows, samples x seq_length, on every rank of the run.
+  // Likewise collective.
+  std::vector<double> rows_of(const std::string& model, const SampleSource&, const Span& samples, Device&);
 
  private:
   struct Held;

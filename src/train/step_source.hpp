@@ -10,7 +10,8 @@ namespace gyr {
 
 struct StepSamples {
   SampleSource source;
-  Span samples;  // their numbers in the run; the global batch
+  Span samples;                                         // their numbers in the run; the global batch
+  std::function<bool(const StepResult&)> refuses = {};  // see StepOrder
 
   Index batch() const { return samples.size(); }
 };
@@ -20,6 +21,8 @@ class StepSource {
   virtual ~StepSource() = default;
   // Samples of step `number`, which follows the state `at`. No sample is in a span of `skip`. Collective over the run.
   virtual StepSamples samples(Index number, const CheckpointHeader& at, const std::vector<Span>& skip) = 0;
+  // Runs before this step, after samples(): trains other models with the same samples. Returns metrics of this training by name. Likewise collective.
+  virtual std::vector<std::pair<std::string, double>> train_beside(const StepOrder&) { return {}; }
 };
 
 class CorpusSteps final : public StepSource {

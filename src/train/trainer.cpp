@@ -67,7 +67,7 @@ void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const Ru
 
 void train(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world) {
   const Identity me = identity_of(world, options.attempt);
-  Timers timers(engine_timer_names(run.policy ? Scoring::rollouts : run.models.empty() ? Scoring::none : Scoring::first));
+  Timers timers(engine_timer_names(scoring_of(run)));
   Trace trace(run.trace, traces_of(run));
   Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
   Grid grid(layout_of(run, me.ranks), world, wait_policy_of(world), &watch.progress_record());

@@ -10,6 +10,7 @@
 #include "src/parallel/collective_check.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/pretrained/weights.hpp"
+#include "src/train/critic.hpp"
 #include "src/train/device_limit.hpp"
 #include "src/train/feed.hpp"
 #include "src/train/policy_generation.hpp"
@@ -28,8 +29,8 @@ class RunEngine final : public TrainingEngine {
   RunEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Capacity& all, std::vector<PlannedModel> further,
             const Identity& me, Grid& grid, MPI_Comm world, Timers& timers, ProgressRecord& progress_record)
       : run_(run), capacity_(capacity), together_(all), timers_(timers), working_(Memory::activations, together_.working()),
-        engine_(config, grid, &capacity_, timers, &working_), scoring_(std::move(further), grid, world, working_, progress_record),
-        fault_(run.fault, me, engine_, progress_record) {}
+        engine_(config, grid, &capacity_, timers, &working_), critic_(critic_of(further, world, progress_record)),
+        scoring_(std::move(further), grid, world, working_, progress_record), fault_(run.fault, me, engine_, progress_record) {}
 
   void add_generator(std::unique_ptr<Grid> grid, const GeneratorCapacity& limits) {
     generation_grid_ = std::move(grid);
@@ -37,15 +38,23 @@ class RunEngine final : public TrainingEngine {
     service_ = std::make_unique<GenerationService>(*generator_);
   }
 
-  void initialise() override { engine_.initialise(run_.train.seed); }
+  void initialise() override {
+    engine_.initialise(run_.train.seed);
+    if (critic_) critic_->begin();
+  }
   void load_weights(const std::filesystem::path& model) override {
     load_weights_from([&] { return open_initial(model, run_.model, run_.train.new_head, run_.train.seed); }, engine_);
+    if (critic_) critic_->begin();
   }
   void check_weights(const std::filesystem::path& model) const override { check_initial(model, run_.model, run_.train.new_head); }
   CheckpointHeader load(const std::filesystem::path& checkpoint) override {
+    if (critic_) critic_->load(checkpoint);
     return load_checkpoint(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
   }
-  void check_checkpoint(const std::filesystem::path& checkpoint) const override { gyr::check_checkpoint(checkpoint, engine_); }
+  void check_checkpoint(const std::filesystem::path& checkpoint) const override {
+    gyr::check_checkpoint(checkpoint, engine_);
+    if (critic_) critic_->check_checkpoint(checkpoint);
+  }
 
   void before(Index step) override { fault_.inject_fault(step); }
 
@@ -62,9 +71,16 @@ class RunEngine final : public TrainingEngine {
     engine_.grid().world().start_all_reduce(engine_.device(), Tensor1<double>(all.data(), Index(all.size()))).host_wait();
     return all;
   }
-  std::vector<double> log_probs_of(const std::string& model, const StepSamples& s) override {
+  std::vector<double> rows_of(const std::string& model, const StepSamples& s) override {
     auto t = timers_.scope("score");
-    return scoring_.log_probs(model, s.source, s.samples, engine_.device());
+    if (!critic_ || model != "critic") return scoring_.rows_of(model, s.source, s.samples, engine_.device());
+    engine_.device().fence();
+    return critic_->values(s);
+  }
+  StepResult step_of_critic(const StepOrder& order, const StepSamples& s) override {
+    auto t = timers_.scope("train critic");
+    engine_.device().fence();
+    return critic_->step(order, s);
   }
 
   StepResult step(const StepOrder& order, const StepSamples& taken, const CheckpointHeader& state, const Note& print_line) override {
@@ -104,12 +120,16 @@ class RunEngine final : public TrainingEngine {
     engine_.device().record(kernels ? recorder : nullptr);
   }
 
-  void check_replicas(Index step) override { gyr::check_replicas(engine_, step); }
+  void check_replicas(Index step) override {
+    gyr::check_replicas(engine_, step);
+    if (critic_) critic_->check_replicas(step);
+  }
 
   std::unique_ptr<StateSaver> saver() override {
     const CheckpointConfig& c = run_.checkpoint;
     const SaveOptions options{files_of(c.files), {c.deflate, c.verify}, {int(c.keep), c.keep_every}, c.async};
-    return std::make_unique<Saver>(checkpoints_of(run_), options, engine_);
+    auto saver = std::make_unique<Saver>(checkpoints_of(run_), options, engine_);
+    return critic_ ? critic_->saver(std::move(saver)) : std::move(saver);
   }
   const Capacity& capacity() const override { return together_; }
   GemmRate gemm_rate() override {
@@ -120,6 +140,15 @@ class RunEngine final : public TrainingEngine {
   std::string graphs() const override { return engine_.graphs(); }
 
  private:
+  // Takes the critic, if the run has one, from its further models; the others are frozen.
+  std::unique_ptr<Critic> critic_of(std::vector<PlannedModel>& further, MPI_Comm world, ProgressRecord& progress_record) {
+    const auto trained = std::find_if(further.begin(), further.end(), [](const PlannedModel& m) { return m.placed.use.trained; });
+    if (trained == further.end()) return nullptr;
+    auto critic = std::make_unique<Critic>(std::move(*trained), world, working_, progress_record);
+    further.erase(trained);
+    return critic;
+  }
+
   // Micro-batches of this rank of a global batch, with the scores of further models.
   MicroBatches fed(const SampleSource& source, const Span& samples) {
     auto t = timers_.scope(run_.models.empty() ? "data" : "score");
@@ -142,6 +171,7 @@ class RunEngine final : public TrainingEngine {
   Timers& timers_;
   const Arena working_;  // working memory of all models
   Engine engine_;
+  std::unique_ptr<Critic> critic_;
   ScoringModels scoring_;
   std::unique_ptr<Grid> generation_grid_;  // policy training: grid of the generator
   std::unique_ptr<Generator> generator_;

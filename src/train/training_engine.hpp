@@ -36,10 +36,12 @@ class TrainingEngine {
   // a dump, on the first rank.
   virtual StepResult step(const StepOrder& order, const StepSamples&, const CheckpointHeader& state, const Note& print_line) = 0;
   // Policy training: answers by the present weights, on every rank; log-probabilities of the labels of samples, samples x
-  // seq_length, under the present weights, or under a further model (models.NAME).
+  // seq_length, under the present weights; and log-probabilities or values by a further model (models.NAME), frozen or not.
   virtual std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&) = 0;
   virtual std::vector<double> log_probs(const StepSamples&) = 0;
-  virtual std::vector<double> log_probs_of(const std::string& model, const StepSamples&) = 0;
+  virtual std::vector<double> rows_of(const std::string& model, const StepSamples&) = 0;
+  // Runs a step of the critic (models.critic).
+  virtual StepResult step_of_critic(const StepOrder&, const StepSamples&) = 0;
   // Message that names what was not finite in the step just taken.
   virtual std::string bad_number(Index step, const StepResult&) = 0;
   // Validates on this number of global batches, from sample 0 on. Exit::data if no token has a label. Returns none if

@@ -99,15 +99,18 @@ std::optional<StepReport> TrainingLoop::step() {
   const Span samples = taken.samples;
   const Index batch = taken.batch(), tokens = at_.tokens + batch * run.train.seq_length;
   const Index position = run.lr.unit == ScheduleUnit::steps ? number : run.lr.unit == ScheduleUnit::samples ? samples.last : tokens;
-  const StepOrder order{number, run.lr.at(position), double(local_stop_request()), guard_.loss_limit(), run.weight_decay.at(position)};
+  const StepOrder order{number, run.lr.at(position), double(local_stop_request()), guard_.loss_limit(), run.weight_decay.at(position), taken.refuses};
+  const auto beside = steps_.train_beside(order);
   const StepResult result = parts_.engine.step(order, taken, at_, [this](const std::string& line) { log_->print_line(line); });
   stop_request_ = int(result.stop_request);
   parts_.watch.progress_record().loss(result.loss);
-  if (!result.applied && !leave_out(number, result, samples)) return {};
+  if (!result.applied && !result.refused && !leave_out(number, result, samples)) return {};
   at_.step = number, at_.samples = samples.last, at_.tokens = tokens;
   if (result.applied) guard_.applied(result.loss, number > furthest_);
   furthest_ = std::max(furthest_, number);
-  return report(result, batch, order.lr);
+  StepReport taken_step = report(result, batch, order.lr);
+  taken_step.figures.insert(taken_step.figures.end(), beside.begin(), beside.end());
+  return taken_step;
 }
 
 StepReport TrainingLoop::report(const StepResult& result, Index batch, double lr) const {

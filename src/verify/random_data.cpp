@@ -61,6 +61,17 @@ NamedHostValues random_policy_values(const std::vector<std::uint8_t>& learned, c
   return values;
 }
 
+// Values of the rows of a sample of a critic.
+NamedHostValues random_critic_values(const std::vector<std::uint8_t>& learned, const Stream& stream) {
+  NamedHostValues values;
+  for (std::size_t r = 0; r + 1 < learned.size(); ++r) {
+    const auto drawn = [&](Index which) { return learned[r + 1] ? stream.uniform(Index(r) * 3 + which) : 0; };
+    values[value_field::value].push_back(drawn(0)), values[value_field::returns].push_back(2 * drawn(1)),
+        values[value_field::weight].push_back(drawn(2));
+  }
+  return values;
+}
+
 }  // namespace
 
 Sample random_sample(const RunConfig& run, Index number) {
@@ -86,6 +97,7 @@ Sample random_sample(const RunConfig& run, Index number) {
   if (compares) s.texts = texts_of(s.positions, documents);
   if (number == 0 && length > 1) s.learned[1] = 1;  // ensures that there is at least one target token
   if (run.model.objective->reads_rollouts()) s.values = random_policy_values(s.learned, stream("values"));
+  if (run.model.objective->name() == std::string_view("value")) s.values = random_critic_values(s.learned, stream("values"));
   if (run.model.objective->reads_pairs()) {
     s.texts = {{0, std::min(run.train.seq_length, length - padding), 2 * number + 1}};
     const Stream of_source = stream("source");

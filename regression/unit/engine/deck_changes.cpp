@@ -192,6 +192,9 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"rl.seed", {"2", course}},
                                                                          {"rl.old_logp", {"said", course}},
                                                                          {"rl.overlong", {"mask", course}},
+                                                                         {"rl.overlong_buffer", {"3", course}},
+                                                                         {"rl.dynamic_sampling", {"3", course}},
+                                                                         {"rl.skip_ratio", {"3", course}},
                                                                          {"rl.loss.ratio", {"sequence", course}},
                                                                          {"rl.loss.aggregate", {"constant", course}},
                                                                          {"rl.loss.clip_low", {"0.1", course}},
@@ -201,7 +204,15 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"rl.kl.coefficient", {"0.1", course}},
                                                                          {"rl.kl.where", {"reward", course}},
                                                                          {"rl.kl.estimator", {"k2", course}},
+                                                                         {"rl.kl.target", {"2", course}},
+                                                                         {"rl.kl.horizon", {"20", course}},
                                                                          {"rl.advantage.scale", {"none", course}},
+                                                                         {"rl.advantage.gamma", {"0.9", course}},
+                                                                         {"rl.advantage.lambda", {"0.9", course}},
+                                                                         {"rl.advantage.truncated", {"bootstrap", course}},
+                                                                         {"rl.critic.lr_factor", {"2", course}},
+                                                                         {"rl.critic.clip", {"0.1", course}},
+                                                                         {"rl.critic.warmup_iterations", {"2", course}},
                                                                          {"rl.generate.max_new_tokens", {"3", course}},
                                                                          {"rl.generate.temperature", {"2", course}},
                                                                          {"rl.generate.sequences_together", {"3", none}},
@@ -223,6 +234,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"rl.rewards.NAME.most", {"5", course}},
                                                                          {"rl.rewards.NAME.scale", {"2", course}},
                                                                          {"rl.rewards.NAME.ngram", {"2", course}},
+                                                                         {"rl.rewards.NAME.model", {"other", course}},
+                                                                         {"rl.rewards.NAME.shift", {"2", course}},
                                                                          {"rl.rewards.NAME.command", {"[cat]", course}},
                                                                          {"rl.rewards.NAME.processes", {"2", none}},
                                                                          {"rl.rewards.NAME.timeout_seconds", {"2", course}},
@@ -385,6 +398,7 @@ Overrides reward_with(const std::string& key) {
   if (key == "target" || key == "scale") return of_type("length", "target=3");
   if (key == "most") return of_type("length", "most=3");
   if (key == "ngram") return of_type("repetition", "ngram=3");
+  if (key == "model" || key == "shift") return of_type("model", "model=judge");
   if (key == "command" || key == "processes" || key == "timeout_seconds" || key == "on_failure" || key == "restarts")
     return of_type("process", "command=[true]");
   return of_type("exact", "field=target");

@@ -69,7 +69,8 @@ class RecordingEngine final : public TrainingEngine {
   }
   std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&) override { return {}; }
   std::vector<double> log_probs(const StepSamples&) override { return {}; }
-  std::vector<double> log_probs_of(const std::string&, const StepSamples&) override { return {}; }
+  std::vector<double> rows_of(const std::string&, const StepSamples&) override { return {}; }
+  StepResult step_of_critic(const StepOrder&, const StepSamples&) override { return {}; }
   void record(Recorder* recorder, bool kernels) override {
     events_.push_back(recorder ? kernels ? "record kernels" : "record" : "record no more");
     single_rank_grid(2).record(recorder);

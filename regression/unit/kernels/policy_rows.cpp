@@ -4,6 +4,7 @@
 #include <random>
 
 #include "kernels/ops/policy/policy_loss.hpp"
+#include "kernels/ops/policy/value_loss.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/tensors.hpp"
 
@@ -47,6 +48,25 @@ TEST(policy_rows, kernel_matches_plain_loops) {
       EXPECT_NEAR(figures(Index(PolicyFigure::ratio), r), in[9](r) * rho, 1e-11 * (1 + rho));
       EXPECT_NEAR(figures(Index(PolicyFigure::k1), r), -in[9](r) * d, 1e-11 * (1 + std::abs(d)));
       EXPECT_EQ(figures(Index(PolicyFigure::clipped_high), r), rho > 1 + clip.high && a > 0 ? in[9](r) : 0);
+    }
+  }
+}
+
+TEST(policy_rows, value_kernel_matches_plain_loops) {
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 12; ++draw) {
+    Workbench bench;
+    const Index n = 1 + Index(random() % 700);
+    const auto y = bench.normal<double>(n), v = bench.normal<double>(n), returns = bench.normal<double>(n), g = bench.normal<double>(n);
+    const auto loss = bench.zeros<double>(n), slope = bench.zeros<double>(n), clipped = bench.zeros<double>(n);
+    const double clip = random() % 3 ? 0.4 : 0;
+    value_loss(bench.dev, {y, v, returns, g}, clip, loss, slope, clipped);
+    for (Index r = 0; r < n; ++r) {
+      const double limited = std::min(std::max(y(r), v(r) - clip), v(r) + clip), free = std::pow(y(r) - returns(r), 2);
+      const double bounded = clip > 0 ? std::pow(limited - returns(r), 2) : free;
+      EXPECT_NEAR(loss(r), g(r) / 2 * std::max(free, bounded), 1e-12 * (1 + std::abs(loss(r)))) << r;
+      EXPECT_NEAR(slope(r), bounded > free ? 0 : g(r) * (y(r) - returns(r)), 1e-12 * (1 + std::abs(slope(r)))) << r;
+      EXPECT_EQ(clipped(r), bounded > free ? g(r) : 0) << r;
     }
   }
 }

@@ -43,6 +43,35 @@ TEST(advantages, rewards_to_go_subtract_the_divergence) {
   expect_near(advantages_of(r, rules)[0], {0.467340279523, 0.458428574810, 0.467340279523, 0.471796131879});
 }
 
+const AdvantageRules ppo_rules{PolicyAlgorithm::ppo, AdvantageScale::group, RewardKl::k1, 0.1, 0.98, 0.9, CutReward::bootstrap};
+
+// Values of TRL 1.8.0 and verl 0.9.1.
+TEST(advantages, ppo_matches_published_values) {
+  const Rollouts r = six_rollouts();
+  const auto advantages = advantages_of(r, ppo_rules), returns = returns_of(r, ppo_rules);
+  expect_near(advantages[0], {0.587336551592, 0.119271944312, 0.771170202626, 0.342384521008});
+  const std::vector<double> estimated{1.083692258400, 0.541601200000, 1.296600000000, 0.8};
+  for (std::size_t t = 0; t < 4; ++t) EXPECT_NEAR(returns[0][t] - r.all[0].values[t], estimated[t], 1e-11);
+  expect_near(returns[2], {0.339964, 0.402});  // a cut answer, which continues with the critic's value
+}
+
+// With gamma = lambda = 1, the return of a token is the sum of the rewards from it on.
+TEST(advantages, ppo_without_discount_returns_later_rewards) {
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 40; ++draw) {
+    const Rollouts r = drawn_rollouts(random);
+    const auto returns = returns_of(r, {PolicyAlgorithm::ppo, AdvantageScale::group, RewardKl::k2, 0.3, 1, 1, CutReward::score});
+    for (std::size_t i = 0; i < r.all.size(); ++i) {
+      double sum = *r.all[i].reward;
+      for (std::size_t t = returns[i].size(); t-- > 0;) {
+        const double d = r.all[i].reference[t] - r.all[i].old[t];
+        sum -= 0.3 * d * d / 2;
+        EXPECT_NEAR(returns[i][t], sum, 1e-11);
+      }
+    }
+  }
+}
+
 TEST(advantages, divergence_estimators_match_published_means) {
   const Rollouts r = six_rollouts();
   double k1 = 0, k2 = 0, k3 = 0, old = 0, n = 0;
@@ -83,7 +112,9 @@ TEST(advantages, answers_without_reward_leave_all_statistics) {
     Rollouts other = r;
     other.all[missing].tokens.resize(other.all[missing].tokens.size() + 3), other.all[missing].old.resize(other.all[missing].old.size() + 3);
     other.all[missing].reference.resize(other.all[missing].reference.size() + 3);
-    for (const PolicyAlgorithm a : {PolicyAlgorithm::grpo, PolicyAlgorithm::rloo, PolicyAlgorithm::reinforce, PolicyAlgorithm::reinforce_baseline}) {
+    other.all[missing].values.resize(other.all[missing].values.size() + 3);
+    using enum PolicyAlgorithm;
+    for (const PolicyAlgorithm a : {grpo, rloo, reinforce, reinforce_baseline, ppo}) {
       const auto with = advantages_of(r, {a}), without = advantages_of(other, {a});
       for (std::size_t i = 0; i < with.size(); ++i) {
         if (i == missing)

@@ -128,7 +128,8 @@ struct Drawn {
     minibatch = packed(rollouts, members, seq_length);
   }
   MicroBatch batch() const {
-    const MinibatchValues values(rollouts, advantages, minibatch, policy);
+    const Targets targets{advantages};
+    const MinibatchValues values(rollouts, targets, minibatch, policy);
     return micro_batch_of([&](Index w) { return values.sample(w); }, model, 0, minibatch.size() + 1, seq_length);
   }
   EngineConfig config() const {

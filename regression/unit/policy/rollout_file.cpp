@@ -18,11 +18,13 @@ void expect_equal(const Rollouts& a, const Rollouts& b) {
   EXPECT_EQ(a.version, b.version);
   EXPECT_EQ(a.group, b.group);
   EXPECT_EQ(a.reward_names, b.reward_names);
+  EXPECT_EQ(a.next_prompt, b.next_prompt);
+  EXPECT_EQ(a.kl_coefficient, b.kl_coefficient);
   ASSERT_EQ(a.all.size(), b.all.size());
   for (std::size_t i = 0; i < a.all.size(); ++i) {
     const Rollout &x = a.all[i], &y = b.all[i];
-    EXPECT_EQ(std::tie(x.prompt, x.sample, x.tokens, x.begin, x.end, x.said, x.old, x.reference, x.rewards, x.reward),
-              std::tie(y.prompt, y.sample, y.tokens, y.begin, y.end, y.said, y.old, y.reference, y.rewards, y.reward));
+    EXPECT_EQ(std::tie(x.prompt, x.sample, x.tokens, x.begin, x.end, x.said, x.old, x.reference, x.values, x.rewards, x.reward),
+              std::tie(y.prompt, y.sample, y.tokens, y.begin, y.end, y.said, y.old, y.reference, y.values, y.rewards, y.reward));
   }
 }
 
@@ -33,6 +35,9 @@ TEST(rollout_file, rollouts_are_read_as_written) {
     Rollouts r = drawn_rollouts(random);
     if (random() % 2)
       for (Rollout& one : r.all) one.old.clear(), one.reference.clear();
+    if (random() % 2)
+      for (Rollout& one : r.all) one.values.clear();
+    r.next_prompt = Index(random() % 1000), r.kl_coefficient = double(random() % 1000) / 7;
     if (random() % 2) r.all[random() % r.all.size()].reward.reset();
     const auto path = rollout_path(folder.path(), r.iteration);
     write_rollouts(path, r);
@@ -56,6 +61,7 @@ TEST(rollout_file, contradicting_lengths_are_refused) {
   refused([](Rollouts& r) { r.all[0].begin = Index(r.all[0].tokens.size()); });
   refused([](Rollouts& r) { r.all[0].begin = 0; });
   refused([](Rollouts& r) { r.all.back().old.clear(); });
+  refused([](Rollouts& r) { r.all.back().values.pop_back(); });
   refused([](Rollouts& r) { r.group = Index(r.all.size()) + 1; });
   const Error absent = error_of([&] { read_rollouts(rollout_path(folder.path(), 99)); });
   EXPECT_EQ(absent.code, Exit::missing);

@@ -63,6 +63,7 @@ class Generator {
   // Slot that holds a prompt with several texts.
   Index prefix_slot() const { return limits_.sequences; }
 
+  Device& device() { return *device_; }
   void fence() { device_->fence(); }  // waits until all enqueued work is done
 
   // Number of captured CUDA graphs: one for each number of sequences that were decoded together at least twice, and each

@@ -14,18 +14,6 @@
 
 namespace gyr {
 
-std::vector<std::string> engine_timer_names(Scoring scoring) {
-  std::vector<std::string> names{"step",           "data",          "forward",   "backward", "pipeline wait", "reduce gradients",
-                                 "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint"};
-  if (scoring != Scoring::none) names.insert(names.begin() + 2, "score");
-  if (scoring == Scoring::rollouts) names.insert(names.begin() + 2, "generate");
-  return names;
-}
-
-std::size_t engine_step_parts(const std::vector<std::string>& timer_names) {
-  return std::size_t(std::find(timer_names.begin(), timer_names.end(), "evaluate") - timer_names.begin()) - 1;
-}
-
 Index first_sample(Index micro_batch_size, Index i, const Grid& grid) {
   return (i * grid.layout().size(Axis::data) + grid.coordinate(Axis::data)) * micro_batch_size;
 }
@@ -181,7 +169,8 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
 
 StepResult Engine::train(const MicroBatches& source, int micros, const StepOrder& order) {
   StepResult result = gradients(source, micros, order);
-  result.applied = result.finite && !(result.loss > order.loss_limit);
+  result.refused = result.finite && order.refuses && order.refuses(result);
+  result.applied = result.finite && !result.refused && !(result.loss > order.loss_limit);
   if (!result.applied) return result;
   auto t = timers_.scope("optimizer");
   const Recorder::Span span(grid_.recorder(), "optimizer");

@@ -48,7 +48,8 @@ struct EngineConfig {
 
 // Timer names of an engine; the first timer covers the full step, and the next ones its parts.
 // Scoring::first: further models score the samples of a step before it. rollouts: the samples are generated before that.
-enum class Scoring { none, first, rollouts };
+// critic: and a critic is trained with them.
+enum class Scoring { none, first, rollouts, critic };
 std::vector<std::string> engine_timer_names(Scoring = Scoring::none);
 std::size_t engine_step_parts(const std::vector<std::string>& timer_names);  // number of these parts
 
@@ -58,6 +59,7 @@ struct StepResult {
   Index tokens = 0;            // number of labelled tokens of the global batch (of pairs with DPO)
   bool finite = true;          // true: loss and gradient norm are finite on every rank
   bool applied = true;         // false: the update was skipped and the weights are unchanged
+  bool refused = false;        // true: it was skipped because StepOrder::refuses
   double stop_request = 0;     // largest stop request of any rank; 0: none
   double expert_load = 0;      // maximum expert load of any layer: tokens of its busiest expert / mean over its experts; 0: the model has no experts
   double dropped_choices = 0;  // token-expert assignments that were dropped for lack of capacity, in all layers
@@ -72,6 +74,7 @@ struct StepOrder {
   double stop_request = 0;  // request of this rank, 0: none; the maximum over ranks is reduced together with the loss
   double loss_limit = std::numeric_limits<double>::infinity();  // a step with a higher loss changes no weight
   std::optional<double> weight_decay = {};                      // instead of the optimizer's
+  std::function<bool(const StepResult&)> refuses = {};          // true: a finite step changes no weight; the same on all ranks
 };
 
 // Returns micro-batch number i of this rank's data coordinate in the current step.

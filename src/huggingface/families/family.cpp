@@ -72,10 +72,13 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
     for (const LayerSection& section : layer_type(symbol).sections) used.insert(section.name), unused.erase(section.name);
   Deck deck = Deck::parse("{}", "a model");
   read_model_config(deck.section("model", "", Effect::function), m);
-  // Preference objectives and policy training train the same model as next-token prediction, and objectives with paired data the
-  // same encoder-decoder as span corruption.
+  // Preference objectives and policy training train the same model as next-token prediction, a critic that of a reward model, and objectives
+  // with paired data the same encoder-decoder as span corruption.
   const bool like_next_token = m.objective->writes_next_token() && (m.objective->most_pairs(1) > 0 || m.objective->reads_rollouts());
-  const auto objective = like_next_token ? next_token() : m.objective->reads_pairs() ? span_corruption() : m.objective;
+  const auto objective = like_next_token              ? next_token()
+                         : m.objective->gives_values() ? reward()
+                         : m.objective->reads_pairs()  ? span_corruption()
+                                                       : m.objective;
   read_objective(deck.section("train", ""), m, *objective);  // the objective determines the head
   std::map<std::string, std::string> values;
   for (const Declaration& d : deck.settings()) {

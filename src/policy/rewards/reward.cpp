@@ -44,6 +44,7 @@ std::unique_ptr<Reward> rule_of(const RewardConfig& c, const std::filesystem::pa
     case RewardType::repetition: return repetition_reward(c);
     case RewardType::tokens: return tokens_reward(c);
     case RewardType::process: return process_reward(c, output);
+    case RewardType::model: return model_reward(c);
   }
   fail(Exit::internal, "reward {} has no type", c.name);
 }

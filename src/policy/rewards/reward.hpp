@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,14 +18,15 @@ namespace gyr {
 
 // A generated answer. The tokens and fields must outlive the call that values them.
 struct Answer {
-  std::int64_t prompt = 0, sample = 0;   // number of the prompt in the run, and of its answer
-  std::span<const std::int32_t> tokens;  // from the begin of the answer to its end
-  std::string text;                      // the same, decoded without special tokens; not set unless needs_text()
-  bool ended = false;                    // true: the model ended the answer; false: it was cut
-  const Json* fields = nullptr;          // the other keys of the prompt's line, an object
-  std::string place;                     // place of this line for messages, as in "line 17 of out/arith/train_fields.jsonl"
-  std::string prompt_text = {};          // process: text of the prompt
-  std::int64_t step = 0;                 // process: optimizer steps of the run so far
+  std::int64_t prompt = 0, sample = 0;                  // number of the prompt in the run, and of its answer
+  std::span<const std::int32_t> tokens;                 // from the begin of the answer to its end
+  std::string text;                                     // the same, decoded without special tokens; not set unless needs_text()
+  bool ended = false;                                   // true: the model ended the answer; false: it was cut
+  const Json* fields = nullptr;                         // the other keys of the prompt's line, an object
+  std::string place;                                    // place of this line for messages, as in "line 17 of out/arith/train_fields.jsonl"
+  std::string prompt_text = {};                         // process: text of the prompt
+  std::int64_t step = 0;                                // process: optimizer steps of the run so far
+  std::map<std::string, double> values_of_models = {};  // model: value of prompt and answer, by the model's name
 };
 
 class Reward {

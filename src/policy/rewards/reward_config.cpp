@@ -10,7 +10,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const Words type_names{"exact", "regex", "choice", "number", "format", "length", "repetition", "tokens", "process"};
+const Words type_names{"exact", "regex", "choice", "number", "format", "length", "repetition", "tokens", "process", "model"};
 
 // Declares the keys of one reward. A key that the type requires must be given; a key of another type must not be.
 class RewardReader {
@@ -22,6 +22,7 @@ class RewardReader {
     read_texts();
     read_counts();
     read_process();
+    read_model();
     return r_;
   }
 
@@ -87,8 +88,10 @@ class RewardReader {
     r_.target = target.at_least(0).unit("tokens").value(), r_.most = most.at_least(0).unit("tokens").value();
     require(!is({length}) || r_.target.has_value() != r_.most.has_value(), Exit::config,
             "{}: type length needs either target or most; give one of them", s_.settings_text({"type", "target", "most"}));
-    r_.scale =
-        only<double>("scale", 1.0, {length}, "length: number of tokens by which an answer with value -1 differs from target").finite().above(0);
+    r_.scale = only<double>("scale", 1.0, {length, model},
+                            "length: number of tokens by which an answer with value -1 differs from target; model: factor on its value - shift")
+                   .finite()
+                   .above(0);
     r_.ngram = only<Index>("ngram", 3, {repetition}, "repetition: tokens of an n-gram; the value is -(fraction of n-grams that occurred before)")
                    .unit("tokens")
                    .at_least(1)
@@ -110,6 +113,13 @@ class RewardReader {
     r_.on_failure = std::array{OnFailure::stop, OnFailure::none, OnFailure::zero}[std::size_t(on_failure())];
     r_.restarts =
         only<Index>("restarts", 10, {process}, "process: maximum number of new starts in a run").at_least(0).at_most(1'000'000).effect(Effect::none);
+  }
+
+  void read_model() {
+    using enum RewardType;
+    r_.model = required<std::string>("model", {model},
+                                     "model: name of a reward model in section models, which values prompt and answer at the answer's last token");
+    r_.shift = only<double>("shift", 0.0, {model}, "model: subtracted from its value").finite();
   }
 
   std::ptrdiff_t on_failure() {
@@ -136,6 +146,9 @@ std::vector<RewardConfig> read_rewards(Section& rewards) {
   return all;
 }
 
-bool needs_text(const RewardConfig& r) { return r.type != RewardType::tokens && r.type != RewardType::length && r.type != RewardType::repetition; }
+bool needs_text(const RewardConfig& r) {
+  using enum RewardType;
+  return r.type != tokens && r.type != length && r.type != repetition && r.type != model;
+}
 
 }  // namespace gyr

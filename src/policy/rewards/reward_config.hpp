@@ -10,7 +10,7 @@
 
 namespace gyr {
 
-enum class RewardType { exact, regex, choice, number, format, length, repetition, tokens, process };
+enum class RewardType { exact, regex, choice, number, format, length, repetition, tokens, process, model };
 // Value of an answer to which a program gave no reward: stop ends the run, none is no value, zero is 0.
 enum class OnFailure { stop, none, zero };
 
@@ -29,7 +29,9 @@ struct RewardConfig {
   double tolerance = 0;                         // number
   std::vector<std::string> tags = {};           // format
   std::optional<Index> target = {}, most = {};  // length: one of them
-  double scale = 1;                             // length
+  double scale = 1;                             // length, model
+  double shift = 0;                             // model
+  std::string model = {};                       // model: name in section models
   Index ngram = 0;                              // repetition
   std::vector<std::string> command = {};        // process
   Index processes = 1, restarts = 0;            // process

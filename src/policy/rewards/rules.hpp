@@ -29,6 +29,7 @@ std::unique_ptr<Reward> format_reward(const RewardConfig&);
 std::unique_ptr<Reward> length_reward(const RewardConfig&);
 std::unique_ptr<Reward> repetition_reward(const RewardConfig&);
 std::unique_ptr<Reward> tokens_reward(const RewardConfig&);
+std::unique_ptr<Reward> model_reward(const RewardConfig&);
 std::unique_ptr<Reward> process_reward(const RewardConfig&, const std::filesystem::path& output);
 
 }  // namespace gyr
