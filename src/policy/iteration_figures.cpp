@@ -55,6 +55,14 @@ void add_log_probs(const Rollouts& rollouts, IterationReport& report) {
   if (kl.count > 0) report.kl = kl.mean();
 }
 
+void add_corrections(const Rollouts& rollouts, const CorrectionRules& rules, IterationReport& report) {
+  if (rules.of == CorrectionOf::none) return;
+  Mean weight, left_out;
+  for (const Rollout& r : rollouts.all)
+    for (const double w : corrections_of(r, rules)) weight.add(w), left_out.add(w == 0);
+  report.correction = weight.mean(), report.left_out = left_out.mean();
+}
+
 // Mean value before a token, and the share of the variance of the returns that the values explain.
 void add_values(const Rollouts& rollouts, const Targets& targets, IterationReport& report) {
   Mean value, returns, error;
@@ -78,6 +86,7 @@ IterationReport figures_of(const Rollouts& rollouts, const Targets& targets, con
   add_lengths(rollouts, report);
   add_log_probs(rollouts, report);
   add_values(rollouts, targets, report);
+  add_corrections(rollouts, c.correction, report);
   report.prompts_drawn = rollouts.next_prompt;
   if (c.kl_target > 0) report.kl_coefficient = rollouts.kl_coefficient;
   Mean advantage;

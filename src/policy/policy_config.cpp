@@ -83,6 +83,17 @@ void read_advantage(Section& s, AdvantageRules& rules) {
                        "ppo: last reward of an answer that is cut at max_new_tokens: its score, or the critic's value of what would follow");
 }
 
+void read_correction(Section& s, CorrectionRules& rules) {
+  rules.of = get_word(s, "weights", CorrectionOf::none, {"none", "token", "sequence"},
+                      "weights exp(old - generation's log-probability) in the loss: none, of each token, or of the product over the answer "
+                      "(truncated importance sampling)");
+  rules.low = s.get("low", 0.0, "lowest weight").at_least(0).finite();
+  rules.high = s.get("high", 2.0, "highest weight").positive().finite();
+  rules.outside =
+      get_word(s, "outside", OutsideLimits::clip, {"clip", "mask"}, "weights outside of the limits: clip, or mask (the tokens count nowhere)");
+  require(rules.low < rules.high, Exit::config, "{}: low is not below high", s.settings_text({"low", "high"}));
+}
+
 void read_critic(Section& s, PolicyConfig& c) {
   c.critic_rate = s.get("lr_factor", 1.0, "ppo: learning rate of the critic, as a multiple of that of the policy").positive().finite();
   c.loss.value_clip = s.get("clip", 0.2, "ppo: clip width of values around those before the update; 0: no clip").at_least(0).finite();
@@ -114,6 +125,9 @@ void check(Section& rl, const PolicyConfig& c) {
   require(c.advantage.scale == AdvantageScale::group || c.advantage.algorithm == PolicyAlgorithm::grpo, Exit::config,
           "{}: only grpo divides by a standard deviation; remove advantage.scale, or set algorithm: grpo",
           rl.settings_text({"advantage.scale", "algorithm"}));
+  require(c.correction.of == CorrectionOf::none || c.scores_old(), Exit::config,
+          "{}: the weights compare generation with a scoring pass; set old_logp: scored or auto",
+          rl.settings_text({"correction.weights", "old_logp"}));
   require(c.has_critic() || c.critic_warmup == 0, Exit::config, "{}: only ppo has a critic; remove critic.warmup_iterations, or set algorithm: ppo",
           rl.settings_text({"critic.warmup_iterations", "algorithm"}));
   require(c.critic_warmup < c.iterations, Exit::config, "{}: the policy would never learn; train the critic alone for fewer iterations",
@@ -147,6 +161,7 @@ PolicyConfig read_policy(Section& rl, bool trains) {
   read_loss(rl.section("loss", "policy loss"), c);
   read_kl(rl.section("kl", "divergence from the reference model"), c);
   read_advantage(rl.section("advantage", "advantages"), c.advantage);
+  read_correction(rl.section("correction", "correction of a difference between generation and training"), c.correction);
   read_critic(rl.section("critic", "training of the critic (models.critic)"), c);
   read_generate(rl.section("generate", "generation of the answers"), c);
   c.rewards = read_rewards(rl.section("rewards", "rules that reward an answer, by name"));
@@ -155,7 +170,7 @@ PolicyConfig read_policy(Section& rl, bool trains) {
     if (reward.type == RewardType::model &&
         std::find(c.loss.reward_models.begin(), c.loss.reward_models.end(), reward.model) == c.loss.reward_models.end())
       c.loss.reward_models.push_back(reward.model);
-  const bool one_pass = c.steps_of_iteration() == 1 && c.advantage.kl == RewardKl::none;
+  const bool one_pass = c.steps_of_iteration() == 1 && c.advantage.kl == RewardKl::none && c.correction.of == CorrectionOf::none;
   if (c.old == OldLogProbs::automatic) c.old = one_pass ? OldLogProbs::step : OldLogProbs::scored;
   c.loss.old_of_step = c.old == OldLogProbs::step;
   if (trains) check(rl, c);

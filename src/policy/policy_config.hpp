@@ -9,6 +9,7 @@
 #include "modules/objectives/policy_settings.hpp"
 #include "modules/settings/settings.hpp"
 #include "src/policy/advantages.hpp"
+#include "src/policy/correction.hpp"
 #include "src/policy/rewards/reward_config.hpp"
 
 namespace gyr {
@@ -31,6 +32,7 @@ struct PolicyConfig {
   double entropy_coefficient = 0;
   double kl_in_loss = 0;  // coefficient of loss.kl
   OldLogProbs old = OldLogProbs::automatic;
+  CorrectionRules correction;
   CutAnswers cut = CutAnswers::keep;
   Index buffer = 0;                         // CutAnswers::soft: tokens before max_new_tokens in which the reward falls by 1
   Index waves = 1;                          // dynamic sampling: most rounds of generation until all groups have different rewards; 1: one round

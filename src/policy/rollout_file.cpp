@@ -2,9 +2,12 @@
 #include "src/policy/rollout_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <fstream>
 
 #include "src/base/output_file.hpp"
+#include "src/checkpoint/checksum.hpp"
 #include "src/hdf5/file.hpp"
 
 namespace gyr {
@@ -33,6 +36,37 @@ std::vector<V> read(const hdf5::File& file, const char* name, const std::filesys
   std::vector<V> values(static_cast<std::size_t>(elements));
   if (elements > 0) from.read_rows(0, from.shape()[0], values.data());
   return values;
+}
+
+// The last bytes of the file, behind what HDF5 reads: a mark, and the checksum of everything before it. The HDF5 library may crash on damaged
+// metadata.
+struct Trailer {
+  static constexpr std::array<char, 8> expected{'G', 'Y', 'R', ' ', 'S', 'U', 'M', '1'};
+  std::array<char, 8> mark = expected;
+  std::uint64_t sum = 0;
+};
+
+void append_trailer(const std::filesystem::path& path) {
+  const Trailer trailer{.sum = SummedFile(path).sum()};
+  std::ofstream file(path, std::ios::binary | std::ios::app);
+  file.write(reinterpret_cast<const char*>(&trailer), sizeof trailer);
+  file.close();
+  require(bool(file), Exit::io, "{}: writing failed; is the disk full?", path.string());
+}
+
+// Exit::data if the file has another checksum than it says. Files of earlier versions have none.
+void check_trailer(const std::filesystem::path& path) {
+  const InputFile file(path);
+  const std::int64_t size = file.size() - std::int64_t(sizeof(Trailer));
+  Trailer trailer;
+  if (size < 0) return;
+  file.read(size, reinterpret_cast<char*>(&trailer), sizeof trailer);
+  if (trailer.mark != Trailer::expected) return;
+  const hdf5::Extent before{0, size};
+  require(SummedFile(path).sum(std::span(&before, 1)) == trailer.sum, Exit::data,
+          "{}: its checksum differs from the one that was written, so the file is damaged; restore it, or resume from a checkpoint at the end of an "
+          "iteration",
+          path.string());
 }
 
 std::string joined(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, "\n")); }
@@ -117,6 +151,7 @@ void write_rollouts(const std::filesystem::path& path, const Rollouts& rollouts)
   write(file, "values", all.values);
   write(file, "reward", all.reward), write(file, "rewards", all.rewards, Index(rollouts.reward_names.size()));
   file.close();
+  append_trailer(temporary);
   sync_file(temporary);
   std::error_code failed;
   std::filesystem::rename(temporary, path, failed);
@@ -125,6 +160,7 @@ void write_rollouts(const std::filesystem::path& path, const Rollouts& rollouts)
 }
 
 Rollouts read_rollouts(const std::filesystem::path& path) {
+  check_trailer(path);
   const hdf5::File file = hdf5::File::open(path);
   Rollouts rollouts;
   rollouts.iteration = file.number<std::int64_t>("iteration"), rollouts.version = file.number<std::int64_t>("version");

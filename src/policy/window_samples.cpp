@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/policy/window_samples.hpp"
 
+#include <algorithm>
+
 #include "src/policy/minibatches.hpp"
 
 namespace gyr {
@@ -31,6 +33,12 @@ Sample scoring_sample(const Rollouts& rollouts, const PackedMinibatch& minibatch
   return s;
 }
 
+namespace {
+
+Index tokens_with_weight(const std::vector<double>& weights) { return Index(weights.size()) - std::count(weights.begin(), weights.end(), 0.0); }
+
+}  // namespace
+
 Targets targets_of(const Rollouts& rollouts, const PolicyConfig& c) {
   return {advantages_of(rollouts, c.advantage), c.has_critic() ? returns_of(rollouts, c.advantage) : std::vector<std::vector<double>>()};
 }
@@ -39,13 +47,17 @@ MinibatchValues::MinibatchValues(const Rollouts& rollouts, const Targets& target
     : rollouts_(rollouts), targets_(targets), minibatch_(minibatch), c_(c) {
   for (const std::vector<Index>& window : minibatch.windows)
     for (const Index i : window)
-      if (const Rollout& r = rollouts.all[std::size_t(i)]; counts(r)) answers_ += 1, tokens_ += r.length();
+      if (const Rollout& r = rollouts.all[std::size_t(i)]; counts(r)) {
+        const std::vector<double>& weights = corrections_[i] = corrections_of(r, c.correction);
+        const Index kept = tokens_with_weight(weights);
+        answers_ += kept > 0, tokens_ += kept, all_tokens_ += r.length();
+      }
 }
 
-double MinibatchValues::weight(const Rollout& r) const {
+double MinibatchValues::weight(Index tokens) const {
   switch (c_.aggregate) {
     case LossAggregate::token: return 1 / double(tokens_);
-    case LossAggregate::sequence: return 1 / (double(answers_) * double(r.length()));
+    case LossAggregate::sequence: return 1 / (double(answers_) * double(tokens));
     case LossAggregate::constant: return 1 / (double(answers_) * double(c_.max_new_tokens));
   }
   return 0;
@@ -67,9 +79,11 @@ Sample MinibatchValues::sample(Index window) const {
     s.values[old][at] = (r.old.empty() ? r.said : r.old)[token];
     if (!r.reference.empty()) s.values[reference][at] = r.reference[token];
     if (!counts(r)) return;
-    const double g = weight(r), of_all = 1 / double(tokens_);
+    const std::vector<double>& weights = corrections_.at(i);
+    if (weights[token] == 0) return;
+    const double g = weight(tokens_with_weight(weights)), of_all = 1 / double(tokens_);
     s.values[advantage][at] = targets_.advantages[std::size_t(i)][token];
-    s.values[correction][at] = 1;
+    s.values[correction][at] = weights[token];
     s.values[weight_in_loss][at] = g;
     s.values[kl][at] = c_.kl_in_loss * g;
     s.values[policy_field::entropy][at] = c_.entropy_coefficient * of_all;
@@ -87,7 +101,7 @@ Sample MinibatchValues::critic_sample(Index window) const {
     if (!counts(answer)) return;
     s.values[value_field::value][std::size_t(row)] = answer.values[std::size_t(t)];
     s.values[value_field::returns][std::size_t(row)] = targets_.returns[std::size_t(i)][std::size_t(t)];
-    s.values[value_field::weight][std::size_t(row)] = 1 / double(tokens_);
+    s.values[value_field::weight][std::size_t(row)] = 1 / double(all_tokens_);
   });
   return s;
 }

@@ -3,6 +3,8 @@
 // loss reads (policy_field). Only answer tokens have labels.
 #pragma once
 
+#include <map>
+
 #include "src/data/dataset.hpp"
 #include "src/policy/policy_config.hpp"
 
@@ -46,17 +48,18 @@ class MinibatchValues {
   Sample sample(Index window) const;
   Sample critic_sample(Index window) const;
   Index answers() const { return answers_; }  // B, answers that count
-  Index tokens() const { return tokens_; }    // N, their tokens
+  Index tokens() const { return tokens_; }    // N, their tokens that count
 
  private:
   bool counts(const Rollout& r) const { return r.reward && (r.ended() || c_.cut != CutAnswers::mask); }
-  double weight(const Rollout&) const;
+  double weight(Index tokens) const;
 
   const Rollouts& rollouts_;
   const Targets& targets_;
   const PackedMinibatch& minibatch_;
   const PolicyConfig c_;
-  Index answers_ = 0, tokens_ = 0;
+  std::map<Index, std::vector<double>> corrections_ = {};  // of the answers that count, by rollout
+  Index answers_ = 0, tokens_ = 0, all_tokens_ = 0;        // all_tokens: with those that a correction leaves out
 };
 
 }  // namespace gyr

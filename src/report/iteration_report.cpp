@@ -40,6 +40,7 @@ std::string iteration_json(const IterationReport& r, double time) {
   if (r.gap) json["gap"] = *r.gap, json["largest_gap"] = *r.largest_gap;
   if (r.kl) json["kl"] = *r.kl;
   if (r.value) json["value"] = *r.value, json["explained_variance"] = *r.explained_variance;
+  if (r.correction) json["correction"] = *r.correction, json["left_out"] = *r.left_out;
   if (r.kl_coefficient) json["kl_coefficient"] = *r.kl_coefficient;
   return json_text(json);
 }

@@ -26,9 +26,11 @@ struct IterationReport {
   std::optional<double> gap = {}, largest_gap = {};  // mean and largest |ln p in generation - ln p in scoring|, if old log-probabilities were scored
   std::optional<double> kl = {};                     // mean k1 = old - reference per token, if there is a reference model
   std::optional<double> value = {}, explained_variance = {};  // of a critic: mean value, 1 - variance of return - value / variance of the return
-  std::optional<double> kl_coefficient = {};                  // if it is adapted
-  Index prompts_drawn = 0;                                    // since the run began
-  double seconds = 0;                                         // generating, rewarding and scoring
+  std::optional<double> correction = {},
+                        left_out = {};        // mean weight of a token by rl.correction, and fraction 0..1 of the tokens that it leaves out
+  std::optional<double> kl_coefficient = {};  // if it is adapted
+  Index prompts_drawn = 0;                    // since the run began
+  double seconds = 0;                         // generating, rewarding and scoring
 };
 
 // Line of the log, at most 120 characters.

@@ -105,6 +105,24 @@ TEST(policy_loss, plain_loops_give_the_published_losses) {
   EXPECT_NEAR(plain_loss(r, a, x, {{.clip = clip(.2, .28)}}, corrections).loss, 0.093825608249, 1e-11);
 }
 
+// The rollouts of the published values, with weights of whole answers, of which those outside of [0.98, 1.05] count nowhere.
+TEST(policy_loss, published_loss_with_corrected_answers) {
+  const Rollouts r = six_rollouts();
+  const CorrectionRules by_answer{CorrectionOf::sequence, .98, 1.05, OutsideLimits::mask},
+      by_token{CorrectionOf::token, 0, 1.02, OutsideLimits::clip};
+  const auto x = updated(r), advantages = advantages_of(r, {});
+  Rollouts kept = r;
+  std::vector<std::vector<double>> of_kept, log_probs, weights, of_tokens;
+  kept.all.clear();
+  for (std::size_t i = 0; i < r.all.size(); ++i) {
+    const std::vector<double> w = corrections_of(r.all[i], by_answer);
+    of_tokens.push_back(corrections_of(r.all[i], by_token));
+    if (w.front() > 0) kept.all.push_back(r.all[i]), of_kept.push_back(advantages[i]), log_probs.push_back(x[i]), weights.push_back(w);
+  }
+  EXPECT_NEAR(plain_loss(kept, of_kept, log_probs, {{.clip = clip(.2, .28)}}, weights).loss, 0.239244672996, 1e-11);
+  EXPECT_NEAR(plain_loss(r, advantages, x, {{.clip = clip(.2, .28)}}, of_tokens).loss, 0.093825608249, 1e-11);
+}
+
 // Answers to drawn prompts, a model and the windows that it trains on.
 struct Drawn {
   Rollouts rollouts;
@@ -179,6 +197,42 @@ TEST(policy_loss, head_matches_plain_loops_with_masked_answers) {
     for (const Rollout& r : counted.all) tokens += double(r.length());
     EXPECT_NEAR(*result.ahead_losses[std::size_t(PolicyFigure::clipped_low)], expected.clipped_low / tokens, 1e-12);
     EXPECT_NEAR(*result.ahead_losses[std::size_t(PolicyFigure::clipped_high)], expected.clipped_high / tokens, 1e-12);
+  }
+}
+
+// Masked tokens count nowhere; the other weights multiply the loss of their token.
+TEST(policy_loss, corrections_weight_the_tokens) {
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 12; ++draw) {
+    Drawn d(random);
+    d.policy.loss = {}, d.policy.kl_in_loss = 0, d.policy.entropy_coefficient = 0, d.policy.cut = CutAnswers::keep,
+    d.model.objective = gyr::policy({});
+    d.policy.correction = {CorrectionOf(1 + random() % 2), 0.5, 1.6, OutsideLimits(random() % 2)};
+    Rig<double> rig(d.config(), single_rank_grid(d.model.layers()));
+    set_weights(rig.engine);
+    const auto x = d.score(rig.engine, random);
+    for (Rollout& r : d.rollouts.all)
+      for (std::size_t t = 0; t < r.said.size(); ++t) r.said[t] = r.old[t] + (double(random() % 1000) / 1000 - 0.5);
+    double tokens = 0, answers = 0, loss = 0;
+    std::vector<std::vector<double>> w;
+    for (const Rollout& r : d.rollouts.all) {
+      w.push_back(corrections_of(r, d.policy.correction));
+      const double kept = double(std::count_if(w.back().begin(), w.back().end(), [](double one) { return one > 0; }));
+      tokens += kept, answers += kept > 0;
+    }
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      const double T = double(std::count_if(w[i].begin(), w[i].end(), [](double one) { return one > 0; }));
+      for (std::size_t t = 0; t < w[i].size(); ++t) {
+        if (w[i][t] == 0) continue;
+        const double rho = std::exp(x[i][t] - d.rollouts.all[i].old[t]), a = d.advantages[i][t];
+        const double g = d.policy.aggregate == LossAggregate::token      ? 1 / tokens
+                         : d.policy.aggregate == LossAggregate::sequence ? 1 / (answers * T)
+                                                                         : 1 / (answers * double(d.policy.max_new_tokens));
+        loss += g * w[i][t] * std::max(-rho * a, -std::min(std::max(rho, 0.8), 1.2) * a);
+      }
+    }
+    const MicroBatch b = d.batch();
+    EXPECT_NEAR(rig.engine.gradients([&](int) { return b; }, 1, 1).loss, loss, 1e-11) << "draw " << draw;
   }
 }
 

@@ -67,5 +67,29 @@ TEST(rollout_file, contradicting_lengths_are_refused) {
   EXPECT_EQ(absent.code, Exit::missing);
 }
 
+// Changed bytes give an error with the name of the file, or rollouts that fit together.
+TEST(rollout_file, changed_bytes_never_crash) {
+  const Folder folder;
+  std::mt19937 random(seed_of_run());
+  int refused = 0;
+  for (int draw = 0; draw < 150; ++draw) {
+    const Rollouts r = drawn_rollouts(random);
+    const auto path = rollout_path(folder.path(), 1);
+    write_rollouts(path, r);
+    std::string bytes = contents(path);
+    for (std::size_t i = 0; i < 1 + random() % 8; ++i) bytes[random() % (bytes.size() - 16)] = char(random());  // the mark at the end stays
+    put_contents(path, bytes);
+    try {
+      const Rollouts again = read_rollouts(path);
+      EXPECT_EQ(Index(again.all.size()) % again.group, 0);
+      for (const Rollout& one : again.all) EXPECT_EQ(Index(one.said.size()), one.length());
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_NE(std::string(error.what()).find(path.filename().string()), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 140) << "few draws change a byte into itself";
+}
+
 }  // namespace
 }  // namespace gyr::testing::rollout_file_suite
