@@ -40,6 +40,7 @@ StepSamples PolicySteps::samples(Index number, const CheckpointHeader& at, const
   const PolicyConfig& c = config();
   const Index of_iteration = c.steps_of_iteration(), iteration = (number - 1) / of_iteration, within = (number - 1) % of_iteration;
   if (!current_ || current_->rollouts.iteration != iteration) current_ = within == 0 ? generated(iteration, at) : stored(iteration);
+  parts_.watch.progress_record().phase("train");
   const std::vector<Index> order = draw_order(c.seed, iteration, within / c.minibatches, c.minibatches);
   const PackedMinibatch& minibatch = current_->minibatches[std::size_t(order[std::size_t(within % c.minibatches)])];
   const Index together = training_multiple(parts_.run, parts_.grid.layout());
@@ -65,7 +66,9 @@ bool PolicySteps::refuses(std::int64_t iteration, Index step, const StepResult& 
 std::vector<std::pair<std::string, double>> PolicySteps::train_beside(const StepOrder& order) {
   if (!config().has_critic()) return {};
   const StepOrder of_critic{.number = order.number, .lr = order.lr * config().critic_rate, .weight_decay = order.weight_decay};
+  parts_.watch.progress_record().phase("train critic");
   const StepResult result = parts_.engine.step_of_critic(of_critic, of_critic_);
+  parts_.watch.progress_record().phase("train");
   return {{"critic_loss", result.loss}, {"critic_norm", result.gradient_norm}, {"critic_clipped", result.ahead_losses.at(0).value_or(0)}};
 }
 
