@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <functional>
 
 #include "src/history_page_html.hpp"
@@ -36,17 +35,6 @@ struct Series {
     step.push_back(of_step), tokens.push_back(of_tokens), time.push_back(of_time), part.push_back(of_part), value.push_back(v);
   }
 };
-
-// Six significant digits are enough for a plot. Integers are exact.
-Json rounded(const std::vector<double>& values) {
-  Json json = Json::array();
-  for (const double v : values) {
-    const double r = v == std::floor(v) ? v : std::strtod(fmt::format("{:.6g}", v).c_str(), nullptr);
-    if (r == std::floor(r) && std::abs(r) < 1e15) json.push_back(Index(r));
-    else json.push_back(r);
-  }
-  return json;
-}
 
 // Curves of a run. Curves with the same points share their x axes: `axes` holds the step, tokens and seconds of each point.
 class Curves {

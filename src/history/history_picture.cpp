@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
+#include "src/page/plot.hpp"
 
 namespace gyr {
 
@@ -40,56 +41,12 @@ LossCurve curve_of(const RunHistory& run) {
   return c;
 }
 
-// An axis: the range of its values, and the range of positions in the picture.
-struct PlotAxis {
-  double least = INFINITY, most = -INFINITY, from = 0, to = 0;
-
-  void take(const std::vector<double>& values) {
-    for (const double v : values) least = std::min(least, v), most = std::max(most, v);
-  }
-  void widen() {
-    if (!(most > least)) least -= 0.5 + std::abs(least) / 100, most += 0.5 + std::abs(most) / 100;
-  }
-  // Halves are subtracted, because the difference of two large values may overflow a double.
-  double operator()(double value) const { return from + (value / 2 - least / 2) / (most / 2 - least / 2) * (to - from); }
-  // About `count` round values for the labels of the axis.
-  std::vector<double> ticks(int count, double finest) const {
-    const double rough = (most - least) / count, unit = std::pow(10, std::floor(std::log10(rough)));
-    double step = unit;
-    for (const double times : {2, 5, 10})
-      if (step < rough) step = times * unit;
-    step = std::max(step, finest);
-    std::vector<double> at;
-    if (!std::isfinite(step)) return {least, most};
-    for (double t = std::ceil(least / step); t * step <= most + 1e-9 * step && at.size() < 20; ++t) at.push_back(t * step);
-    return at;
-  }
-};
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
-  }
-  return out;
-}
-
 // First characters of a long name; multi-byte characters are not split.
 std::string shortened(const std::string& name) {
   std::size_t characters = 0;
   for (std::size_t i = 0; i < name.size(); ++i)
     if ((name[i] & 0xC0) != 0x80 && ++characters > longest_name) return name.substr(0, i) + "...";
   return name;
-}
-
-std::string path(const PlotAxis& x, const PlotAxis& y, const std::vector<double>& at, const std::vector<double>& value, char begin) {
-  std::string d;
-  for (std::size_t i = 0; i < at.size(); ++i) d += fmt::format("{}{:.1f} {:.1f}", i == 0 ? begin : 'L', x(at[i]), y(value[i]));
-  return d;
 }
 
 const char* colour_of(std::size_t run) { return colours[run % std::size(colours)]; }
@@ -101,13 +58,11 @@ std::string drawing_of(const LossCurve& c, const PlotAxis& x, const PlotAxis& y,
   std::string svg;
   const char* colour = colour_of(run);
   if (c.thinned) {
-    std::vector<double> back(c.training.at.rbegin(), c.training.at.rend()), least(c.training.least.rbegin(), c.training.least.rend());
-    svg += fmt::format("<path class=\"band\" fill=\"{}\" d=\"{}{}Z\"/>\n", colour, path(x, y, c.training.at, c.training.most, 'M'),
-                       path(x, y, back, least, 'L'));
+    svg += fmt::format("<path class=\"band\" fill=\"{}\" d=\"{}\"/>\n", colour, band_data(x, y, c.training.at, c.training.least, c.training.most));
   }
   const char* dot = c.training.at.size() == 1 ? "h0" : "";  // a zero-length line, whose round end shows as a dot
   if (!c.training.at.empty())
-    svg += fmt::format("<path class=\"line\" {} d=\"{}{}\"/>\n", stroke_of(run), path(x, y, c.training.at, c.training.mean, 'M'), dot);
+    svg += fmt::format("<path class=\"line\" {} d=\"{}{}\"/>\n", stroke_of(run), path_data(x, y, c.training.at, c.training.mean, 'M'), dot);
   for (std::size_t i = 0; i < c.validation.at.size(); ++i)
     svg += fmt::format("<circle stroke=\"{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"/>\n", colour, x(c.validation.at[i]), y(c.validation.mean[i]));
   return svg;

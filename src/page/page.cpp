@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/page/page.hpp"
 
+#include <cmath>
+#include <cstdlib>
+
 #include "kernels/base/error.hpp"
 #include "src/page_parts.hpp"
 
@@ -33,6 +36,23 @@ std::string page_of(std::string_view form, const Json& data) {
   replace(page, "@TOOLS@", page_tools);
   replace(page, "@NUMBERS@", embedded(data));
   return page;
+}
+
+// The body is inserted last, so that its texts are never searched for placeholders. Its own comes before all data.
+std::string page_of(std::string_view form, std::string_view body, const Json& data) {
+  std::string page = page_of(form, data);
+  replace(page, "@BODY@", body);
+  return page;
+}
+
+Json rounded(const std::vector<double>& values, int digits) {
+  Json json = Json::array();
+  for (const double v : values) {
+    const double r = v == std::floor(v) ? v : std::strtod(fmt::format("{:.{}g}", v, digits).c_str(), nullptr);
+    if (r == std::floor(r) && std::abs(r) < 1e15) json.push_back(Index(r));
+    else json.push_back(r);
+  }
+  return json;
 }
 
 }  // namespace gyr
