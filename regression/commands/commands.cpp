@@ -47,7 +47,7 @@ const Help helps[] = {
     {{"info"}, {"--help", "--check", "--statistics"}},
     {{"diff"}, {"--help", "--tolerance", "--tolerances"}},
     {{"reshard"}, {"--help", "--files", "--deflate"}},
-    {{"report"}, {"--help", "--html", "--svg"}},
+    {{"report"}, {"--help", "--html", "--svg", "--samples", "--iterations", "--tokenizer", "--page-megabytes"}},
     {{"manual"}, {"--help"}},
     {{"help"}, {"--help"}},
     {{"keys"}, {"--help"}},

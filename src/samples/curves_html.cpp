@@ -124,7 +124,7 @@ std::string plot_html(const PlotOfCurves& plot, const std::vector<DrawnCurve>& c
   return fmt::format(
       "<div class=\"panel\"><h3>{0}</h3><div class=\"legend\"><span>{1}</span>{2}</div>\n"
       "<svg viewBox=\"0 0 {3} {4}\" role=\"img\" aria-label=\"{0} over the iterations\">\n{5}</svg></div>\n",
-      html_text(plot.title), html_text(plot.unit), curves.size() > 1 || plot.title == "Rules" ? legend : "", plot_width, plot_height, svg);
+      html_text(plot.title), html_text(plot.unit), plot.curves.size() > 1 || plot.title == "Rules" ? legend : "", plot_width, plot_height, svg);
 }
 
 }  // namespace
@@ -135,7 +135,9 @@ std::string curves_html(const PolicyRun& run, Json& plots) {
     std::vector<DrawnCurve> curves;
     for (const Curve& curve : plot.curves)
       if (DrawnCurve d = drawn(run, curve); !d.at.empty()) curves.push_back(std::move(d));
-    if (!curves.empty()) html += plot_html(plot, curves, plots);
+    // Zero throughout, as with one optimizer step per iteration, shows nothing.
+    const auto is_zero = [](const DrawnCurve& c) { return std::ranges::all_of(c.value, [](double v) { return v == 0; }); };
+    if (!std::ranges::all_of(curves, is_zero)) html += plot_html(plot, curves, plots);
   }
   return html;
 }

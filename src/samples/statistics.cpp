@@ -24,9 +24,12 @@ std::vector<double> ranks_of(std::span<const double> values) {
   return ranks;
 }
 
-bool is_trend(const Trend& t) {
-  const double r = std::abs(t.rank_correlation);
-  return r >= least_rank_correlation && r * std::sqrt(double(t.points - 1)) >= least_deviations;
+// True if the course moves in the direction `sign`.
+bool moves(const Trend& t, double sign) {
+  const double r = sign * t.rank_correlation, change = sign * (t.last - t.first);
+  if (t.points < fewest_points || !(change > 0)) return false;
+  const bool by_ranks = r >= least_rank_correlation && r * std::sqrt(double(t.points - 1)) >= least_rank_deviations;
+  return by_ranks || (change >= least_level_noise * t.noise && change >= least_level_deviations * t.level_deviation);
 }
 
 }  // namespace
@@ -55,13 +58,17 @@ double spearman(std::span<const double> x, std::span<const double> y) { return p
 Trend trend_of(std::span<const double> at, std::span<const double> value) {
   Trend t{.points = Index(value.size())};
   if (value.empty()) return t;
-  const std::size_t quarter = std::max<std::size_t>(1, value.size() / 4);
-  t.first = mean_of(value.first(quarter)), t.last = mean_of(value.last(quarter));
+  const std::size_t n = value.size(), begin = std::min(n, std::max<std::size_t>(2, n / 16)), end = std::max<std::size_t>(1, n / 4);
+  t.first = mean_of(value.first(begin)), t.last = mean_of(value.last(end));
   if (const double r = spearman(at, value); std::isfinite(r)) t.rank_correlation = r;
+  double squares = 0;
+  for (std::size_t i = 1; i < n; ++i) squares += (value[i] - value[i - 1]) * (value[i] - value[i - 1]);
+  t.noise = std::sqrt(squares / (2 * std::max(1.0, double(n) - 1)));
+  t.level_deviation = t.noise * std::sqrt(1 / double(begin) + 1 / double(end));
   return t;
 }
 
-bool rises(const Trend& t) { return t.rank_correlation > 0 && is_trend(t); }
-bool falls(const Trend& t) { return t.rank_correlation < 0 && is_trend(t); }
+bool rises(const Trend& t) { return moves(t, 1); }
+bool falls(const Trend& t) { return moves(t, -1); }
 
 }  // namespace gyr

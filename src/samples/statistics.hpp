@@ -16,17 +16,22 @@ namespace gyr {
 double pearson(std::span<const double> x, std::span<const double> y);
 double spearman(std::span<const double> x, std::span<const double> y);
 
-// Course of a metric over the iterations.
+// Course of a metric over the iterations. The noise is that of successive values x_i, which a trend hardly changes (von Neumann):
+// noise^2 = sum (x_(i+1) - x_i)^2 / (2 (n - 1)).
 struct Trend {
   double rank_correlation = 0;  // Spearman, with the number of the iteration; 0 if undefined
   Index points = 0;
-  double first = 0, last = 0;  // means of the first and of the last quarter of the points
+  double first = 0, last = 0;  // levels: means of the first sixteenth of the points, but of two at least, and of the last quarter
+  double noise = 0;
+  double level_deviation = 0;  // standard deviation of last - first that the noise causes
 };
 Trend trend_of(std::span<const double> at, std::span<const double> value);
 
-// Thresholds from which a course counts as a trend: magnitude of the rank correlation, and of its ratio to the standard deviation
-// 1 / sqrt(n - 1) of that of unrelated values. Fewer than 8 points are never a trend.
-inline constexpr double least_rank_correlation = 0.5, least_deviations = 2.6;
+// A course of at least 8 points is a trend by its ranks or by its levels, because a metric that falls early and then stays has a small
+// rank correlation. Ranks: the magnitude of the correlation, and its ratio to 1 / sqrt(n - 1), the standard deviation for unrelated
+// values. Levels: the difference in units of the noise, and in units of its standard deviation.
+inline constexpr Index fewest_points = 8;
+inline constexpr double least_rank_correlation = 0.3, least_rank_deviations = 2.6, least_level_noise = 2, least_level_deviations = 4;
 bool rises(const Trend&);
 bool falls(const Trend&);
 

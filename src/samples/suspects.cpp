@@ -20,7 +20,11 @@ struct PairedTrends {
   Trend rising, falling;
   std::int64_t first = 0, last = 0;  // iterations
   bool apart() const { return rises(rising) && falls(falling); }
-  std::string correlations() const { return fmt::format("{:+.2f} and {:+.2f}", rising.rank_correlation, falling.rank_correlation); }
+  // Levels and rank correlations, as in "reward 0.57 to 1.83, `gold` 0.46 to 0.33 (rank correlations +0.97 and -0.95)".
+  std::string figure(const std::string& rising_name, const std::string& falling_name) const {
+    return fmt::format("{} {:.3g} to {:.3g}, {} {:.3g} to {:.3g} (rank correlations {:+.2f} and {:+.2f})", rising_name, rising.first, rising.last,
+                       falling_name, falling.first, falling.last, rising.rank_correlation, falling.rank_correlation);
+  }
   std::string iterations() const { return fmt::format("between iterations {} and {}", first, last); }
 };
 
@@ -61,15 +65,15 @@ class SuspectSearch {
   }
 
  private:
-  const std::string trend_threshold_ =
-      fmt::format("rank correlations with the iteration of at least +{0} and at most -{0}, and {1} standard deviations from 0",
-                  least_rank_correlation, least_deviations);
+  const std::string trend_threshold_ = fmt::format(
+      "both move apart: a rank correlation with the iteration of {} or more, or a difference of the levels of {} times the noise between iterations",
+      least_rank_correlation, least_level_noise);
 
   void add_check(std::string name, std::string figure, std::string threshold, bool found) {
     found_.checks.push_back({std::move(name), std::move(figure), std::move(threshold), found});
   }
 
-  // Of the last sampled iteration: the answer with a high reward and the lowest value of the rule.
+  // The answer of the last sampled iteration that has a high reward and the lowest value of the rule.
   std::vector<AnswerPlace> evidence_against(const std::string& rule) const {
     if (sampled_.empty()) return {};
     const std::vector<std::string>& names = sampled_.back().reward_names;
@@ -84,14 +88,15 @@ class SuspectSearch {
       if (run_.weight(rule) != 0) continue;
       any = true;
       const PairedTrends t = clearest(run_.series("reward"), 1, run_.series("rewards." + rule), 1);
-      add_check(fmt::format("reward against `{}`, which is only logged", rule), t.correlations(), trend_threshold_, t.apart());
+      const std::string figure = t.figure("reward", fmt::format("`{}`", rule));
+      add_check(fmt::format("reward against `{}`, which is only logged", rule), figure, trend_threshold_, t.apart());
       if (!t.apart()) continue;
       found_.suspects.push_back(
-          {fmt::format("The reward rises while `{}` falls", rule), fmt::format("rank correlations with the iteration: {}", t.correlations()),
+          {fmt::format("The reward rises while `{}` falls", rule), figure,
            fmt::format(
-               "`{}` has weight 0, so that the policy is not trained on it. It fell from {:.4g} to {:.4g} while the reward rose from {:.4g} to "
-               "{:.4g}, {}. This is the sign of reward hacking: the policy finds answers that the trained rules value more and `{}` values less.",
-               rule, t.falling.first, t.falling.last, t.rising.first, t.rising.last, t.iterations(), rule),
+               "`{}` has weight 0, so that the policy is not trained on it. It fell {} while the reward rose. This is the sign of reward hacking: "
+               "the policy finds answers that the trained rules value more and `{}` values less.",
+               rule, t.iterations(), rule),
            evidence_against(rule)});
     }
     if (!any) add_check("reward against a rule that is only logged", "no rule has weight 0", "give a rule weight: 0 to detect reward hacking", false);
@@ -105,22 +110,21 @@ class SuspectSearch {
     if (trained.size() < 2) return;
     const auto sign = [&](const std::string& rule) { return run_.weight(rule) > 0 ? 1.0 : -1.0; };
     for (const std::string& falling : trained) {
-      std::string rising;
-      PairedTrends shown;
+      std::string rising, figure;
       for (const std::string& other : trained) {
         if (other == falling) continue;
         const PairedTrends t = clearest(run_.series("rewards." + other), sign(other), run_.series("rewards." + falling), sign(falling));
-        if (rising.empty()) shown = t;
+        if (rising.empty()) figure = t.figure(fmt::format("`{}`", other), fmt::format("`{}`", falling));
         if (t.apart()) rising += fmt::format("{}`{}`", rising.empty() ? "" : ", ", other);
       }
-      add_check(fmt::format("trained rule `{}` against the others", falling), shown.correlations(), trend_threshold_, !rising.empty());
+      add_check(fmt::format("trained rule `{}` against the others", falling), figure, trend_threshold_, !rising.empty());
       if (rising.empty()) continue;
       found_.suspects.push_back(
-          {fmt::format("`{}` falls while {} rises", falling, rising), fmt::format("rank correlations with the iteration: {}", shown.correlations()),
+          {fmt::format("`{}` falls while other rules rise: {}", falling, rising), figure,
            fmt::format(
-               "Both are part of the reward. The contribution of `{}` fell from {:.4g} to {:.4g} (without its weight), {}. The policy gives up "
-               "one rule for the other; the weights decide which one wins.",
-               falling, shown.falling.first, shown.falling.last, shown.iterations()),
+               "Both are part of the reward, and the figures are their contributions without the weights. The policy gives up `{}` for others; "
+               "the weights decide which rule wins.",
+               falling),
            evidence_against(falling)});
     }
   }

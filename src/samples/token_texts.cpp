@@ -7,14 +7,17 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t longest_character = 4;  // in bytes, and therefore in tokens
+constexpr std::size_t most_joined = 16;  // tokens of an element, in texts that are not UTF-8
 
 // True if the text ends within a character, which further tokens may complete.
 bool is_incomplete(const std::string& text) {
-  const std::size_t valid = valid_utf8_prefix(text), left = text.size() - valid;
-  if (left == 0 || left >= longest_character) return false;
-  const auto lead = static_cast<unsigned char>(text[valid]);
-  return lead >= 0xc2 && lead <= 0xf4;
+  for (std::size_t tail = 1; tail < 4 && tail <= text.size(); ++tail) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - tail]);
+    if ((byte & 0xc0) == 0x80) continue;  // a continuation byte
+    const std::size_t needed = byte < 0xc2 || byte > 0xf4 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+    return tail < needed;
+  }
+  return false;
 }
 
 }  // namespace
@@ -33,7 +36,7 @@ std::vector<TokenText> token_texts(const Tokenizer* tokenizer, std::span<const s
       t.special = tokenizer->is_special(tokens[i]);
       const auto text_of = [&] { return tokenizer->decode_after(before, tokens.subspan(i, t.count)); };
       t.text = text_of();
-      while (is_incomplete(t.text) && t.count < longest_character && i + t.count < end && is_known(i + t.count)) ++t.count, t.text = text_of();
+      while (is_incomplete(t.text) && t.count < most_joined && i + t.count < end && is_known(i + t.count)) ++t.count, t.text = text_of();
       before.insert(before.end(), tokens.begin() + std::ptrdiff_t(i), tokens.begin() + std::ptrdiff_t(i + t.count));
       t.text = lossy_utf8(t.text);
     }
