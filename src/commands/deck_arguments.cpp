@@ -18,7 +18,8 @@ void add_deck(Command& command, DeckArguments& a) {
   command.add_option(
       "--init-from", a.init_from,
       "Hugging Face folder, checkpoint or folder of a run (its newest checkpoint) whose weights a new run starts from (train.init_from)");
-  command.add_option("overrides", a.overrides, "Overrides of deck keys, as in parallel.tensor=2 train.steps=10");
+  command.add_option("overrides", a.overrides,
+                     "Overrides of deck keys, as in parallel.tensor=2 train.steps=10; ~section.key removes a key of the deck");
 }
 
 std::vector<Declaration> deck_keys() {

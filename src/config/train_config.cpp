@@ -109,7 +109,7 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
   read_amounts(s, planned, c);
   c.micro_batch_size =
       s.get("micro_batch_size", 1, "sequences per micro-batch of a data-parallel rank").positive().at_most(most_sequences).effect(Effect::none);
-  c.seq_length = s.get("seq_length", seq_length, "tokens per sequence").unit("tokens").positive().at_most(longest);
+  c.seq_length = s.get("seq_length", seq_length, "tokens per sequence; 32k is 32768").unit("tokens").positive().at_most(longest);
   c.ramp = read_ramp(s.get("ramp", std::vector<std::string>{},
                            "global batch by consumed tokens: list of TOKENS:SEQUENCES; the last one stays; empty: global_batch_size")
                          .value());

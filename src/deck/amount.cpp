@@ -19,6 +19,7 @@ struct AmountUnit {
 constexpr AmountUnit byte_units[] = {{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
                                      {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
 constexpr AmountUnit step_units[] = {{"k", 1e3}, {"M", 1e6}};
+constexpr AmountUnit length_units[] = {{"k", 0x1p10}, {"K", 0x1p10}};  // a context of 32k has 32768 tokens
 
 // A number and the letters after it; no value if the text does not begin with a number.
 struct AmountParts {
@@ -98,6 +99,8 @@ const UnitKind* kind_of(std::string_view unit) {
 bool takes_bytes(std::string_view path) { return path.ends_with("_bytes"); }
 bool takes_steps(std::string_view path) { return path.ends_with("steps") || path.ends_with("every"); }
 
+bool takes_lengths(std::string_view path) { return path.ends_with("seq_length"); }
+
 template <std::size_t N>
 std::optional<Index> amount_value(const AmountParts& parts, const AmountUnit (&units)[N]) {
   for (const AmountUnit& unit : units)
@@ -113,6 +116,7 @@ std::optional<Index> amount_in(std::string_view text, std::string_view path) {
   if (!parts.number) return {};
   if (takes_bytes(path)) return amount_value(parts, byte_units);
   if (takes_steps(path)) return amount_value(parts, step_units);
+  if (takes_lengths(path)) return amount_value(parts, length_units);
   return {};
 }
 

@@ -12,7 +12,8 @@
 namespace gyr {
 
 // Value of `text` for the deck key `path`, if its unit suits the key. Keys of bytes (..._bytes) take kB, MB, GB and TB
-// (powers of 1000) and KiB, MiB, GiB and TiB (powers of 1024). Keys of steps (..._steps, ..._every) take k and M.
+// (powers of 1000) and KiB, MiB, GiB and TiB (powers of 1024). Keys of steps (..._steps, ..._every) take k and M. Sequence
+// lengths (..._seq_length) take k for 1024 tokens, as the field names context lengths.
 std::optional<Index> amount_in(std::string_view text, std::string_view path);
 
 // Remedy for text that is an integer with a unit that the key does not take; empty if the text is no such integer.

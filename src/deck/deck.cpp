@@ -105,8 +105,23 @@ std::string remedy_for_override(const std::string& word) {
   return "an override is written section.key=value, with no spaces around `=`";
 }
 
+// Removes the key or section of the deck that `~path` names.
+void remove(YamlValue& root, const std::string& path, const std::string& where) {
+  require(is_path(path) && path.find('=') == path.npos, Exit::usage, "{}: a key is removed with ~section.key, without a value", where);
+  YamlValue *above = nullptr, *node = &root;
+  std::string key;
+  for (std::size_t begin = 0; node && begin < path.size(); begin += key.size() + 1) {
+    key = path.substr(begin, path.find('.', begin) - begin);
+    above = node, node = node->find(key);
+  }
+  require(node != nullptr, Exit::config, "{}: the deck does not set `{}`, so that there is nothing to remove; leave the word out", where, path);
+  const auto at = std::find(above->names.begin(), above->names.end(), key) - above->names.begin();
+  above->names.erase(above->names.begin() + at), above->items.erase(above->items.begin() + at);
+}
+
 void apply(YamlValue& root, const std::string& override) {
   const std::string where = fmt::format("command line `{}`", shown(override));
+  if (override.starts_with('~')) return remove(root, override.substr(1), where);
   const auto equals = override.find('=');
   const std::string path = override.substr(0, equals);
   require(equals != std::string::npos && is_path(path), Exit::usage, "{}: {}", where, remedy_for_override(override));
@@ -168,6 +183,17 @@ std::string all_of(const Group& group) {
                      joined(group.keys(), ", "));
 }
 
+// The only name that begins with `key`; empty if there is none or several, or `key` is very short.
+std::string completed(const std::string& key, const std::vector<std::string>& names) {
+  std::string found;
+  for (const std::string& name : names) {
+    if (key.size() < 4 || !name.starts_with(key)) continue;
+    if (!found.empty()) return "";
+    found = name;
+  }
+  return found;
+}
+
 // Suggestion for an unknown key: its correct path, a name in the section that differs in one letter, the same name in
 // another section or in another framework, a similar name, or the list of valid names.
 std::string way_out(const Group& root, const Group& group, const std::string& key, const YamlValue& value) {
@@ -177,7 +203,9 @@ std::string way_out(const Group& root, const Group& group, const std::string& ke
   const std::string suggestion = fmt::format("did you mean `{}`?", name);
   if (!name.empty() && edit_distance(key, name) == 1) return suggestion;
   if (std::string remedy = remedy_for(root, stray, Match::name); !remedy.empty()) return remedy;
-  return name.empty() ? all_of(group) : suggestion;
+  if (!name.empty()) return suggestion;
+  const std::string longer = completed(key, group.keys());
+  return longer.empty() ? all_of(group) : fmt::format("did you mean `{}`?", longer);
 }
 
 // Lists the values of an unknown section if one of them has a remedy of its own. Returns false if there are none.

@@ -229,6 +229,11 @@ std::string read_yaml(const YamlValue& node, Index& value) {
 std::string read_yaml(const YamlValue& node, double& value) { return is_plain(node) && is_number(node.text, value) ? "" : "is not a number"; }
 
 std::string read_yaml(const YamlValue& node, std::string& value) {
+  if (node.kind == Kind::null) return "is not text; write \"\" for an empty text, and ~KEY on the command line to remove a key";
+  if (node.kind == Kind::list) {
+    const std::string text = shown(one_line(node));
+    return fmt::format("is a list, not text; write it in quotes, \"{0}\", in a shell as '...=\"{0}\"'", text);
+  }
   if (node.kind != Kind::scalar) return "is not text; write one value, in \"quotes\" where it has special characters";
   value = node.text;
   return "";

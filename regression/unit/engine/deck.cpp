@@ -343,6 +343,8 @@ TEST(deck, amounts_are_read_where_the_key_has_units) {
   };
   EXPECT_EQ(read("10k"), 10000);
   EXPECT_EQ(read("1.5M"), 1500000);
+  Deck lengths = Deck::parse("train: {seq_length: 32k}", "run.yaml");
+  EXPECT_EQ(Index(lengths.section("train", "").need<Index>("seq_length", "tokens")), 32768);
   const auto bytes = [](const std::string& text) {
     Deck deck = Deck::parse("memory: {device_bytes: " + text + "}", "run.yaml");
     return Index(deck.section("memory", "").need<Index>("device_bytes", "limit"));
@@ -361,6 +363,29 @@ TEST(deck, amounts_are_read_where_the_key_has_units) {
   expect_refused(good, {"train.steps = 1.00001k is not an integer"}, {"train.steps=1.00001k"});
 }
 
+TEST(deck, tilde_removes_a_key_or_section) {
+  const auto chunk_of = [](const Strings& overrides) {
+    Deck deck = Deck::parse(good, "run.yaml", overrides);
+    return declare(deck).chunk;
+  };
+  EXPECT_EQ(chunk_of({}), 64);
+  EXPECT_EQ(chunk_of({"~model.mamba.chunk"}), 128) << "the default";
+  EXPECT_EQ(chunk_of({"~model.mamba"}), 128) << "a section";
+  EXPECT_EQ(chunk_of({"~model.mamba.chunk", "model.mamba.chunk=32"}), 32);
+  EXPECT_EQ(chunk_of({"model.mamba.chunk=32", "~model.mamba.chunk"}), 128) << "words apply in their order";
+  expect_refused(good, {"command line `~train.steps`"}, {"~train.steps", "~train.steps"});
+  for (const char* absent : {"~train.stepz", "~train.steps.x", "~data.prefixes"})
+    expect_refused(good, {absent, "the deck does not set", "leave the word out"}, {absent});
+  for (const char* malformed : {"~", "~train", "~train.steps=3", "~.steps"}) expect_refused(good, {"~section.key"}, {malformed}, Exit::usage);
+}
+
+TEST(deck, list_where_text_is_wanted_shows_quotes) {
+  expect_refused(good, {"run.prefix = [0-9] is a list, not text", R"('...="[0-9]"')"}, {"run.prefix=[0-9]"});
+  Deck deck = Deck::parse(good, "run.yaml", Strings{"run.prefix=\"[0-9]\""});
+  EXPECT_EQ(declare(deck).prefix, "[0-9]");
+  expect_refused(good, {"run.prefix", "~KEY"}, {"run.prefix="});
+}
+
 TEST(deck, words_that_are_no_overrides_get_a_remedy) {
   expect_refused(good, {"command line `train.steps:3`: write train.steps=3"}, {"train.steps:3"}, Exit::usage);
   expect_refused(good, {"command line `train/steps=3`: write train.steps=3"}, {"train/steps=3"}, Exit::usage);
@@ -376,6 +401,11 @@ TEST(deck, key_of_another_section_precedes_similar_names) {
   expect_refused(with("  clip_norm: 1", "  prefix: 1"), {"did you mean `run.prefix`?"});
   expect_refused(with("  clip_norm: 1", "  Clip-Norm: 1"), {"did you mean `train.clip_norm`?"});
   expect_refused(good, {"unknown key `TRAIN.STEPS`; did you mean `train.steps=3`?"}, {"TRAIN.STEPS=3"});
+}
+
+TEST(deck, beginning_of_a_key_suggests_the_full_name) {
+  expect_refused(good, {"unknown key `train.learning`; did you mean `learning_rate`?"}, {"train.learning=1"});
+  expect_refused(good, {"unknown key `model.tied_emb`; did you mean `tied_embeddings`?"}, {"model.tied_emb=true"});
 }
 
 TEST(deck, missing_settings_are_named_with_suspected_typo) {
