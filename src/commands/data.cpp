@@ -159,7 +159,10 @@ void print_advice(const BuildReport& report, const BuildOptions& options, const 
   const bool plain = options.format.rule != Rule::json_lines &&
                      (options.format.rule != Rule::automatic || std::none_of(options.inputs.begin(), options.inputs.end(), has_objects));
   const Index vocab_size = options.tokenizer->tokens;
-  for (const std::string& warning : corpus_warnings(report, vocab_size, plain)) std::printf("warning: %s\n", warning.c_str());
+  const DocumentSource documents = !plain                              ? DocumentSource::examples
+                                   : options.format.rule == Rule::page ? DocumentSource::pages
+                                                                       : DocumentSource::undivided;
+  for (const std::string& warning : corpus_warnings(report, vocab_size, documents)) std::printf("warning: %s\n", warning.c_str());
   if (const auto objects = std::find_if(options.inputs.begin(), options.inputs.end(), has_objects); plain && objects != options.inputs.end())
     std::printf(
         "warning: %s has JSON lines by its name, but --documents reads their braces and keys as text; leave out --documents, and name the "

@@ -25,16 +25,32 @@ std::int64_t suggested_vocabulary(std::int64_t bytes) {
   return std::int64_t(std::bit_floor(std::uint64_t(std::clamp<std::int64_t>(bytes / bytes_per_vocabulary_entry, 512, 32768))));
 }
 
-std::vector<std::string> corpus_warnings(const BuildReport& report, std::int64_t vocab_size, bool plain) {
-  std::vector<std::string> warnings;
+namespace {
+
+bool has_validation_split(const BuildReport& report) {
   const SequenceRange validation = split_range(default_split, Split::validation, report.documents);
-  if (validation.first == validation.last)
-    warnings.push_back(
-        fmt::format("{} {} too few for a validation split{}", counted(report.documents, "document"), report.documents == 1 ? "is" : "are",
-                    plain ? ": --documents page divides a text into documents of 4 KiB, separator at blank lines, and line at each line end"
-                          : "; give more examples, or set train.eval_every=0"));
+  return validation.first != validation.last;
+}
+
+const char* remedy_for_few(DocumentSource documents) {
+  switch (documents) {
+    case DocumentSource::undivided:
+      return ": --documents page divides a text into documents of 4 KiB, separator at blank lines, and line at each line end";
+    case DocumentSource::pages: return "; give more text, or set train.eval_every=0";
+    case DocumentSource::examples: break;
+  }
+  return "; give more examples, or set train.eval_every=0";
+}
+
+}  // namespace
+
+std::vector<std::string> corpus_warnings(const BuildReport& report, std::int64_t vocab_size, DocumentSource documents) {
+  std::vector<std::string> warnings;
+  if (!has_validation_split(report))
+    warnings.push_back(fmt::format("{} {} too few for a validation split{}", counted(report.documents, "document"),
+                                   report.documents == 1 ? "is" : "are", remedy_for_few(documents)));
   const double bytes_per_token = double(report.bytes) / double(std::max<std::int64_t>(1, report.tokens));
-  if (plain && vocab_size >= least_vocabulary && bytes_per_token < least_bytes_per_token)
+  if (documents != DocumentSource::examples && vocab_size >= least_vocabulary && bytes_per_token < least_bytes_per_token)
     warnings.push_back(
         fmt::format("{:.2f} bytes per token with {} tokens in the vocabulary: the tokenizer does not fit this text; train one on it with `gyrfalcon "
                     "tokenizer train`, and check the language and the encoding (UTF-8) of the text",
@@ -47,9 +63,11 @@ std::string suggested_settings(const BuildReport& report) {
   const std::int64_t epoch = std::max<std::int64_t>(1, report.tokens / step_tokens);
   const std::int64_t steps = std::max<std::int64_t>(50, epoch < 1000 ? std::min<std::int64_t>(1000, 4 * epoch) : epoch);
   const std::int64_t validation = report.tokens / 20 / step_tokens;
-  return fmt::format("train.steps={} optimizer.warmup_steps={} train.eval_every={} train.eval_batches={}", steps,
-                     std::clamp<std::int64_t>(steps / 20, 1, 2000), std::max<std::int64_t>(1, steps / 5),
-                     std::clamp<std::int64_t>(validation, 1, 8)) +
+  const std::string evaluation =
+      has_validation_split(report)
+          ? fmt::format("train.eval_every={} train.eval_batches={}", std::max<std::int64_t>(1, steps / 5), std::clamp<std::int64_t>(validation, 1, 8))
+          : "train.eval_every=0";
+  return fmt::format("train.steps={} optimizer.warmup_steps={} {}", steps, std::clamp<std::int64_t>(steps / 20, 1, 2000), evaluation) +
          fmt::format(" (steps of {} x {} tokens; one epoch of all documents is {})", suggested_batch, suggested_length, counted(epoch, "step"));
 }
 

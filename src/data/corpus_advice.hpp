@@ -14,11 +14,15 @@ namespace gyr {
 // token occurs often enough to be learned.
 std::int64_t suggested_vocabulary(std::int64_t bytes);
 
-// One line each. `vocab_size`: tokens of the tokenizer. `plain`: true if the text can be divided into more documents by
-// --documents, false for JSON lines.
-std::vector<std::string> corpus_warnings(const BuildReport&, std::int64_t vocab_size, bool plain);
+// Source of the documents: running text that --documents could divide into more of them, text that it has divided into
+// pages, or lines with one example each.
+enum class DocumentSource { undivided, pages, examples };
 
-// Values of deck keys for a first training run on this corpus, as words of the form key=value.
+// One line each. `vocab_size`: tokens of the tokenizer.
+std::vector<std::string> corpus_warnings(const BuildReport&, std::int64_t vocab_size, DocumentSource);
+
+// Values of deck keys for a first training run on this corpus, as words of the form key=value. train.eval_every is 0 if the
+// validation split would be empty.
 std::string suggested_settings(const BuildReport&);
 
 }  // namespace gyr

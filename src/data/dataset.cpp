@@ -99,10 +99,12 @@ void Dataset::open(const Corpus& corpus) {
           "{}: {} sequences{} are not pairs of an encoder input and a target text; build them with `gyrfalcon data build --source`",
           file.prefix().string(), file.sequences(), masks_.back() ? "" : " without a loss mask");
   const SequenceRange range = range_of(file);
+  const bool has_examples = masks_.back() || options_.pairs != Pairs::none || !options_.classes.empty();  // conversations, pairs, labelled texts
   require(range.first < range.last, Exit::data,
-          "{}: the {} split is empty: proportions {} of {} document{} round to none; enlarge the proportion, divide the text into more documents "
-          "(data build --documents page), or set train.eval_every=0 to train without validation",
-          file.prefix().string(), name_of(options_.which), options_.split, file.sequences(), file.sequences() == 1 ? "" : "s");
+          "{}: the {} split is empty: proportions {} of {} document{} round to none; enlarge the proportion, {}, or set train.eval_every=0 to train "
+          "without validation",
+          file.prefix().string(), name_of(options_.which), options_.split, file.sequences(), file.sequences() == 1 ? "" : "s",
+          has_examples ? "build token files of more examples" : "divide the text into more documents (data build --documents page)");
   samples_.push_back(samples_of(files_.size() - 1, range));
 }
 

@@ -3,6 +3,7 @@
 #include "src/data/documents.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "src/data/paired_texts.hpp"
 #include "src/data/sourced_text.hpp"
 #include "src/data/text_content.hpp"
+#include "src/tokenizer/utf8.hpp"
 
 namespace gyr {
 namespace {
@@ -156,18 +158,23 @@ double DocumentFile::blocks_read() const { return double(file_.consumed()) / dou
 // Returns the first usable line start at or after `offset`, or the end of the text if there is none. If lines are
 // documents, any line start is usable. In running text it must be a place where GPT-2's pre-tokenizer splits, so that
 // block boundaries do not change the tokens: a run of white space gives its last character to the next piece. (With CR
-// LF line ends or other split rules, one token per block may differ.)
+// LF line ends or other split rules, one token per block may differ.) A page ends at such a place only if one follows
+// within page_slack, and at the next line start otherwise: its tokens begin anew anyway.
 std::int64_t DocumentFile::truncate_after(std::int64_t offset) {
   if (offset <= start_) return start_;
+  const std::int64_t most = format_.rule == Rule::page ? offset + page_slack : std::numeric_limits<std::int64_t>::max();
+  std::int64_t line = -1;  // first line start, for a page
   const auto white = [&](std::int64_t i) { return white_space.find(file_.at(i)) != white_space.npos; };
   const bool any = format_.rule == Rule::line || format_.rule == Rule::json_lines;
   if (file_.reaches(offset - 1))
     for (std::int64_t at = offset - 1; (at = file_.newline(at)) >= 0 && file_.reaches(++at);) {
+      if (format_.rule == Rule::page && line < 0) line = at;
+      if (at > most) return line;
       const bool after_single = !white(at) && (at < 2 || !white(at - 2) || file_.at(at - 2) == '\r');
       const bool before_last = file_.at(at) == '\n' && file_.reaches(at + 1) && !white(at + 1);
       if (any || after_single || before_last) return at;
     }
-  return bytes();  // no usable line start follows: the offset of the end of the text
+  return line >= 0 ? line : bytes();  // no usable line start follows: the offset of the end of the text
 }
 
 std::int64_t DocumentFile::line_end(std::int64_t offset) {
@@ -202,7 +209,22 @@ std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last, const Vi
   return skipped;
 }
 
+// JSON lines are checked by their parser.
+void DocumentFile::require_utf8(std::int64_t begin, std::int64_t end) {
+  const std::string_view text = file_.view(begin, end);
+  const std::size_t valid = valid_utf8_prefix(text);
+  if (valid == text.size()) return;
+  const unsigned byte = static_cast<unsigned char>(text[valid]);
+  const std::int64_t line = file_.newlines_before(begin + std::int64_t(valid)) + 1;
+  fail(Exit::data,
+       "{}:{}: is not UTF-8 (byte 0x{:02x}); convert the text (iconv -f latin1 -t utf-8, or another encoding), or drop such bytes (iconv -c -f utf-8 "
+       "-t "
+       "utf-8)",
+       file_.path().string(), line, byte);
+}
+
 std::int64_t DocumentFile::visit_part(std::int64_t begin, std::int64_t end, const Visit& visit) {
+  if (format_.rule != Rule::json_lines) require_utf8(begin, end);
   switch (format_.rule) {
     case Rule::file: visit_text(begin, end, visit); return 0;
     case Rule::separator: visit_separated(begin, end, visit); return 0;

@@ -27,7 +27,7 @@ struct DocumentFormat {
     file,       // the file is one document
     separator,  // lines equal to `separator` separate documents; a document ends with the newline before such a line
     line,       // each line is a document, without its line end
-    page,       // documents of page_bytes, each extended to the next line start where tokens do not change
+    page,       // documents of page_bytes, each extended to the next line start; see page_slack
     json_lines  // each line is a JSON object: the document under `key`, a conversation, a labelled example, a pair or a prompt
   };
   enum class Invalid { stop, skip };
@@ -64,6 +64,7 @@ class DocumentFile {
  public:
   static constexpr std::int64_t block_bytes = std::int64_t(1) << 20;
   static constexpr std::int64_t page_bytes = 4 << 10;  // a divisor of block_bytes, so that each block begins with a page
+  static constexpr std::int64_t page_slack = 1 << 10;  // a page ends before an unindented line if one begins within so many bytes
 
   // Exit::missing, Exit::io. Exit::data for UTF-16, for xz and bzip2 files, and for files that are not text
   // (text_content.hpp), which are recognised by their first bytes.
@@ -77,7 +78,8 @@ class DocumentFile {
 
   // Visits the documents that begin in the lines of blocks [first, last). Each block border is moved to the next usable
   // line start, so that no line is split. Returns the number of invalid lines skipped. Exit::data with file:line for an
-  // invalid line, unless invalid lines are skipped. All documents of a compressed file belong to block 0.
+  // invalid line, unless invalid lines are skipped, and for text that is not UTF-8. All documents of a compressed file belong
+  // to block 0.
   std::int64_t visit(std::int64_t first, std::int64_t last, const std::function<void(const Fragment&)>& visit);
 
  private:
@@ -86,6 +88,7 @@ class DocumentFile {
   std::int64_t truncate_after(std::int64_t offset);
   std::int64_t line_end(std::int64_t offset);
   bool separates(std::int64_t line);
+  void require_utf8(std::int64_t begin, std::int64_t end);
   bool continues(std::int64_t offset);
   std::int64_t visit_part(std::int64_t begin, std::int64_t end, const Visit& visit);
   void visit_text(std::int64_t begin, std::int64_t end, const Visit& visit);

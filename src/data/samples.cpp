@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/base/error.hpp"
+#include "src/base/quantity.hpp"
 
 namespace gyr {
 namespace {
@@ -21,10 +22,10 @@ std::int64_t tokens_in(const TokenFile& file, SequenceRange r) { return file.fir
 std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L, bool predicts = true) {
   const std::int64_t tokens = tokens_in(file, r);
   require(tokens >= L + predicts, Exit::data,
-          "{}: sequences {} to {} hold {} tokens, but one sample needs {}; use a sequence length of at most {} (train.seq_length), a larger "
+          "{}: the split's {} ({} to {}) together have {}, but one sample needs {}; use a sequence length of at most {} (train.seq_length), a larger "
           "proportion for this split (data.split), or {:.1f} times as much text",
-          file.prefix().string(), r.first, r.last, tokens, L + predicts, std::max<std::int64_t>(1, tokens - predicts),
-          double(L + predicts) / double(std::max<std::int64_t>(1, tokens)));
+          file.prefix().string(), counted(r.last - r.first, "sequence"), r.first, r.last - 1, counted(tokens, "token"), L + predicts,
+          std::max<std::int64_t>(1, tokens - predicts), double(L + predicts) / double(std::max<std::int64_t>(1, tokens)));
   return (tokens - predicts) / L;
 }
 

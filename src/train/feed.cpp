@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/base/printable.hpp"
+#include "src/base/quantity.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/data/fingerprint.hpp"
@@ -234,8 +235,8 @@ double epochs_of(const RunConfig& run, const Dataset& training) {
 
 std::string epoch_text(const RunConfig& run, const Dataset& training) {
   const Index samples = samples_per_epoch(training), batch = run.largest_batch();
-  return fmt::format("training data: {} sequences of {} tokens; one epoch is {} steps of {}; the run reads {:.3g} epochs", samples,
-                     run.train.seq_length, (samples + batch - 1) / batch, batch, epochs_of(run, training));
+  return fmt::format("training data: {} of {}; one epoch is {} of {}; the run reads {:.3g} epochs", counted(samples, "sequence"),
+                     counted(run.train.seq_length, "token"), counted((samples + batch - 1) / batch, "step"), batch, epochs_of(run, training));
 }
 
 std::string doubtful_epochs(const RunConfig& run, const Dataset& training) {

@@ -22,15 +22,20 @@ TEST(corpus_advice, suggested_vocabulary_grows_with_the_text) {
 }
 
 TEST(corpus_advice, documents_without_validation_split_are_reported) {
-  EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 1, 1000), 4096, true), "1 document is too few for a validation split: --documents page"));
-  EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 3, 1000), 4096, false), "3 documents are too few for a validation split; give more examples"));
-  EXPECT_TRUE(corpus_warnings(report_of(4000, 40, 1000), 4096, true).empty());
+  EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 1, 1000), 4096, DocumentSource::undivided),
+                       "1 document is too few for a validation split: --documents page"));
+  EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 3, 1000), 4096, DocumentSource::examples),
+                       "3 documents are too few for a validation split; give more examples"));
+  EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 1, 1000), 4096, DocumentSource::pages),
+                       "validation split; give more text, or set train.eval_every=0"));
+  EXPECT_TRUE(corpus_warnings(report_of(4000, 40, 1000), 4096, DocumentSource::undivided).empty());
 }
 
 TEST(corpus_advice, tokenizer_that_merges_nothing_is_reported) {
-  EXPECT_TRUE(contains(corpus_warnings(report_of(40000, 40, 40000), 4096, true), "1.00 bytes per token with 4096 tokens in the vocabulary"));
-  EXPECT_TRUE(corpus_warnings(report_of(40000, 40, 40000), 300, true).empty()) << "a vocabulary of bytes has one byte per token";
-  EXPECT_TRUE(corpus_warnings(report_of(40000, 40, 16000), 4096, true).empty());
+  EXPECT_TRUE(contains(corpus_warnings(report_of(40000, 40, 40000), 4096, DocumentSource::undivided),
+                       "1.00 bytes per token with 4096 tokens in the vocabulary"));
+  EXPECT_TRUE(corpus_warnings(report_of(40000, 40, 40000), 300, DocumentSource::undivided).empty()) << "a vocabulary of bytes has one byte per token";
+  EXPECT_TRUE(corpus_warnings(report_of(40000, 40, 16000), 4096, DocumentSource::undivided).empty());
 }
 
 TEST(corpus_advice, suggested_settings_fit_the_size_of_data) {
@@ -38,9 +43,18 @@ TEST(corpus_advice, suggested_settings_fit_the_size_of_data) {
             "train.steps=800 optimizer.warmup_steps=40 train.eval_every=160 train.eval_batches=8 (steps of 8 x 256 tokens; one epoch of all "
             "documents is 200 steps)");
   EXPECT_EQ(suggested_settings(report_of(4000, 1, 1000)),
-            "train.steps=50 optimizer.warmup_steps=2 train.eval_every=10 train.eval_batches=1 (steps of 8 x 256 tokens; one epoch of all documents "
-            "is 1 step)");
+            "train.steps=50 optimizer.warmup_steps=2 train.eval_every=0 (steps of 8 x 256 tokens; one epoch of all documents is 1 step)");
   EXPECT_NE(suggested_settings(report_of(0, 1, 2'048'000'000)).find("train.steps=1000000 optimizer.warmup_steps=2000"), std::string::npos);
+}
+
+// The settings suggest a validation exactly where no warning states that its split is empty.
+TEST(corpus_advice, suggested_validation_agrees_with_the_warning) {
+  for (std::int64_t documents = 1; documents < 60; ++documents)
+    for (const DocumentSource from : {DocumentSource::undivided, DocumentSource::pages, DocumentSource::examples}) {
+      const BuildReport report = report_of(400 * documents, documents, 100 * documents);
+      const bool warned = contains(corpus_warnings(report, 300, from), "too few for a validation split");
+      EXPECT_EQ(warned, suggested_settings(report).find("train.eval_every=0 ") != std::string::npos) << documents;
+    }
 }
 
 }  // namespace
