@@ -332,7 +332,37 @@ TEST(restart, branch_keeps_the_bits_of_its_run) {
   EXPECT_EQ(refused.code, int(Exit::config)) << refused.err;
   EXPECT_NE(refused.err.find("model.rms_norm_eps"), std::string::npos) << refused.err;
   EXPECT_FALSE(fs::exists(folder / "refused/checkpoints"));
+  EXPECT_NE(refused.err.find("take the old values back (model.rms_norm_eps="), std::string::npos) << refused.err;
+  other.back() = "model.vocab_size=400";
+  const Result larger = go("refused", other);
+  EXPECT_EQ(larger.code, int(Exit::config)) << larger.err;
+  for (const char* part : {"take the old values back (model.vocab_size=300)", "another output.folder with --init-from"})
+    EXPECT_NE(larger.err.find(part), std::string::npos) << larger.err;
   EXPECT_EQ(go("alone", {"train.branch=true"}).code, int(Exit::config));
+}
+
+// A branch of a run whose learning rate has decayed begins with the full rate unless the deck gives the parent's.
+TEST(restart, branch_with_another_learning_rate_warns) {
+  const Folder folder;
+  const Words settings{"train.steps=8", "checkpoint.every=6", "optimizer.warmup_steps=1", "optimizer.lr=6e-3", "optimizer.min_lr=6e-4"};
+  const auto go = [&](const char* out, const Words& more) {
+    Words words = settings;
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = run(Material::get().train(folder / out, words));
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.out;
+  };
+  go("trunk", {"optimizer.schedule=cosine"});
+  const Words cool{"--init-from", Material::checkpoint(folder / "trunk", 6), "train.branch=true", "optimizer.schedule=wsd", "optimizer.wsd_decay=2"};
+  const std::string out = go("cool", cool);
+  const double rate = LearningRate{"cosine", 6e-3, 6e-4, 1, 8, 100, "linear"}.at(6);
+  const std::string remedy = fmt::format("set optimizer.lr={:.3g}, or branch off a run", rate);
+  EXPECT_NE(out.find(fmt::format("warning: at step 6 the parent has the learning rate {:.3g}, and this branch has 0.006", rate)), std::string::npos)
+      << out;
+  EXPECT_NE(out.find(remedy), std::string::npos) << out;
+  Words followed = cool;
+  followed.push_back(fmt::format("optimizer.lr={:.3g}", rate));
+  EXPECT_EQ(go("followed", followed).find("warning: at step"), std::string::npos) << "the remedy helps";
 }
 
 TEST(restart, branch_without_steps_left_is_refused) {

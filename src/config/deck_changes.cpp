@@ -89,6 +89,15 @@ std::string old_values(const std::vector<DeckChange>& changes) {
   return text;
 }
 
+std::string remedy_for_function(const std::vector<DeckChange>& changes) {
+  std::vector<DeckChange> of_function;
+  for (const DeckChange& c : changes)
+    if (c.effect == Effect::function) of_function.push_back(c);
+  const std::string old = old_values(of_function);
+  return fmt::format("take the old values back{}, or start another run in another output.folder with --init-from CHECKPOINT",
+                     old.empty() ? "" : fmt::format(" ({})", old));
+}
+
 std::string text_of_moved_decay(const std::vector<DeckChange>& changes, const LearningRate& lr) {
   const auto change_of = [&](const char* key) {
     return std::find_if(changes.begin(), changes.end(), [&](const DeckChange& c) { return c.key == key; });
@@ -102,6 +111,17 @@ std::string text_of_moved_decay(const std::vector<DeckChange>& changes, const Le
       steps->is, steps->was, steps->was);
 }
 
+std::string text_of_jump(const LearningRate& parent, const LearningRate& branch, std::int64_t parent_position, std::int64_t position,
+                         std::int64_t step) {
+  constexpr double close = 1.2;
+  const double was = parent.at(parent_position), is = branch.at(position);
+  if (is <= close * was && was <= close * is) return "";
+  return fmt::format(
+      "warning: at step {} the parent has the learning rate {:.3g}, and this branch has {:.3g}. A branch for a cool-down goes on with the parent's "
+      "rate: set optimizer.lr={:.3g}, or branch off a run whose optimizer.schedule is constant or wsd",
+      step, was, is, was);
+}
+
 bool changes_function(const std::vector<DeckChange>& changes) { return !names_of(changes, Effect::function).empty(); }
 
 void require_same_function(const std::vector<DeckChange>& changes, const std::string& since) {
@@ -113,8 +133,8 @@ void require_same_function(const std::vector<DeckChange>& changes, const std::st
       "{}: the steps of {} belong to iterations of another size, so that answers or prompts would be left out; restore the old values, start a new "
       "run with train.init_from, or give --accept-changes",
       names, since);
-  require(names.empty(), Exit::config,
-          "{}: the model would compute a different function with the weights of {}; restore the old values, or give --accept-changes", names, since);
+  require(names.empty(), Exit::config, "{}: the model would compute a different function with the weights of {}; {}, or give --accept-changes", names,
+          since, remedy_for_function(changes));
 }
 
 }  // namespace gyr

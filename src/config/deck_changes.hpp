@@ -27,8 +27,16 @@ std::string text_of(const std::vector<DeckChange>&, const std::string& since);
 // that this program does not know are left out. Empty if only the layout has changed.
 std::string old_values(const std::vector<DeckChange>&);
 
+// Remedy for changes of what the model computes: the old values, or another run.
+std::string remedy_for_function(const std::vector<DeckChange>&);
+
 // Note about a learning rate whose decay ends elsewhere because train.steps has changed; empty if it does not.
 std::string text_of_moved_decay(const std::vector<DeckChange>&, const LearningRate&);
+
+// Warning about a branch (train.branch) whose learning rate differs from that of its parent where it branches off, with the
+// remedy; empty if the rates are close. `position`: in the unit of each schedule.
+std::string text_of_jump(const LearningRate& parent, const LearningRate& branch, std::int64_t parent_position, std::int64_t position,
+                         std::int64_t step);
 
 bool changes_function(const std::vector<DeckChange>&);
 // Exit::config naming the keys that change what the model computes, if there are any.

@@ -42,6 +42,20 @@ std::vector<Input> inputs_of(const RunConfig& run) {
   return inputs;
 }
 
+// Warning about the learning rate of a branch; empty if the parent's deck cannot be read.
+std::string text_of_rates(const CheckpointHeader& saved, const RunConfig& branch) {
+  const auto position = [&](const LearningRate& lr) {
+    return lr.unit == ScheduleUnit::steps ? saved.step : lr.unit == ScheduleUnit::samples ? saved.samples : saved.tokens;
+  };
+  try {
+    Deck deck = Deck::stored(saved.deck, "checkpoint");
+    const RunConfig parent = read_run_config(deck);
+    return text_of_jump(parent.lr, branch.lr, position(parent.lr), position(branch.lr), saved.step);
+  } catch (const Error&) {
+    return "";  // an old deck
+  }
+}
+
 bool adapts_drawn_weights(const RunConfig& run) {
   const std::vector<Weight> weights = declared_weights(run.model);
   return run.model.lora && !std::all_of(weights.begin(), weights.end(), run.optimizer.trained());
@@ -87,9 +101,10 @@ void RunStart::check_branch(const std::filesystem::path& from) const {
   });
   const auto changed = deck_changes(saved.deck, parts_.deck);
   print_line(text_of(changed, from.filename().string()));
-  require_loadable(from);
+  require_loadable(from, changed);
   require_same_function(changed, from.filename().string());
   compare_inputs(saved, Changes::reported, from.filename().string());
+  print_line(text_of_rates(saved, parts_.run));
 }
 
 Index RunStart::check_resume(Changes changes) {
@@ -110,7 +125,7 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
     const auto changed = changes == Changes::known ? std::vector<DeckChange>() : deck_changes(saved.deck, parts_.deck);
     print_line(text_of(changed, newest->filename().string()));
     try {
-      if (changes != Changes::known) require_loadable(*newest);
+      if (changes != Changes::known) require_loadable(*newest, changed);
       if (changes == Changes::weighed) require_same_function(changed, newest->filename().string());
       if (changes != Changes::known) compare_inputs(saved, changes, newest->filename().string());
       if (const std::string old = old_values(changed); !old.empty())
@@ -192,10 +207,17 @@ CheckpointHeader RunStart::loaded(const std::filesystem::path& checkpoint, const
   return at;
 }
 
-// The deck must describe the weights and moments that were saved; --accept-changes does not help there.
-void RunStart::require_loadable(const std::filesystem::path& checkpoint) const {
+// The deck must describe the weights and moments that were saved; --accept-changes does not help there. `changed`: since the
+// checkpoint was saved.
+void RunStart::require_loadable(const std::filesystem::path& checkpoint, const std::vector<DeckChange>& changed) const {
   collective_check(parts_.grid.world(), [&] {
-    if (parts_.lead()) parts_.engine.check_checkpoint(checkpoint);
+    if (!parts_.lead()) return;
+    try {
+      parts_.engine.check_checkpoint(checkpoint);
+    } catch (const Error& e) {
+      if (e.code != Exit::config || !changes_function(changed)) throw;
+      fail(e.code, "{}; {}", e.what(), remedy_for_function(changed));
+    }
   });
 }
 

@@ -44,7 +44,7 @@ class RunStart {
   CheckpointHeader header() const;
   CheckpointHeader loaded(const std::filesystem::path& checkpoint, const char* how);
   void check_branch(const std::filesystem::path& from) const;
-  void require_loadable(const std::filesystem::path& checkpoint) const;
+  void require_loadable(const std::filesystem::path& checkpoint, const std::vector<DeckChange>& changed) const;
   void compare_inputs(const CheckpointHeader& saved, Changes, const std::string& checkpoint) const;
   void pass_over(const Error&) const;
   void print_line(const std::string& lines) const;

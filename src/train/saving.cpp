@@ -63,7 +63,10 @@ void Saving::save(const CheckpointHeader& at) {
   require_folder();  // a save would create a deleted folder again
   if (step_actions_.checks_replicas_to_save(at.step)) parts_.engine.check_replicas(at.step);
   run_ = at.run;
-  take([&] { return saver_.save(at); });
+  take([&] {
+    auto t = parts_.timers.scope("checkpoint");  // counts the saves: polls are no calls of their own
+    return saver_.save(at);
+  });
   last_ = at.step;
 }
 
@@ -96,7 +99,6 @@ template <class Save>
 void Saving::take(Save&& save) {
   std::optional<Saved> saved;
   try {
-    auto t = parts_.timers.scope("checkpoint");
     saved = save();
   } catch (const Error& error) {  // the error is the same on every rank
     if (error.code == Exit::io || error.code == Exit::missing) require_folder_after_failure();
