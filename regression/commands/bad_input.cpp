@@ -183,6 +183,19 @@ TEST(bad_input, eval_refuses_unwritable_output_files_before_it_starts) {
   EXPECT_EQ(folder.files(), 0u);
 }
 
+TEST(bad_input, eval_keeps_existing_output_files) {
+  const Folder folder;
+  for (const char* option : {"--json", "--records", "--logits"}) {
+    put_contents(folder / "kept", "kept");
+    Words words{"eval", material().trained(), "--limit", "4", option, folder / "kept"};
+    expect_refused_quietly(words, Exit::usage, {"kept: exists", "--overwrite"});
+    EXPECT_EQ(contents(folder / "kept"), "kept");
+    words.push_back("--overwrite");
+    EXPECT_EQ(run(words).code, 0) << option;
+    EXPECT_NE(contents(folder / "kept"), "kept");
+  }
+}
+
 TEST(bad_input, indivisible_head_count_error_names_both_counts) {
   const Folder folder;
   expect_refused_quietly(material().train(folder / "out", {"parallel.tensor=2", "model.mamba.num_heads=3"}), Exit::config,

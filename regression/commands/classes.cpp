@@ -77,7 +77,7 @@ const Words of_texts{"train.objective=classify", "train.classify.labels=[ka, ren
 
 Json evaluated(const fs::path& checkpoint, const Words& more, int ranks = 0, std::string* text = nullptr) {
   const Folder folder;
-  const Result r = run(with({"eval", checkpoint, "--precision", "fp64", "--json", folder / "summary.json"}, more), {.ranks = ranks});
+  const Result r = run(with({"eval", checkpoint, "--precision", "fp64", "--overwrite", "--json", folder / "summary.json"}, more), {.ranks = ranks});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   if (text) *text = r.out;
   return json_in(folder / "summary.json").at("results");

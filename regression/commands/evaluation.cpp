@@ -38,7 +38,7 @@ struct Evaluated {
 
 Evaluated evaluate(const fs::path& model, const Words& more, int ranks = 0) {
   const Folder folder;
-  Words words{"eval", model, "--json", folder / "summary.json", "--records", folder / "records.jsonl"};
+  Words words{"eval", model, "--overwrite", "--json", folder / "summary.json", "--records", folder / "records.jsonl"};
   words.insert(words.end(), more.begin(), more.end());
   const Result r = run(words, {.ranks = ranks});
   EXPECT_EQ(r.code, 0) << r.out << r.err;

@@ -28,7 +28,7 @@ void trained(const fs::path& output, const Words& changes, int ranks = 0) {
 
 double evaluated(const fs::path& checkpoint, int ranks = 0) {
   const Folder folder;
-  const Result r = run({"eval", checkpoint, "--precision", "fp64", "--json", folder / "summary.json"}, {.ranks = ranks});
+  const Result r = run({"eval", checkpoint, "--precision", "fp64", "--overwrite", "--json", folder / "summary.json"}, {.ranks = ranks});
   EXPECT_EQ(r.code, 0) << r.out << r.err;
   return json_in(folder / "summary.json").at("results").at("loss").get<double>();
 }

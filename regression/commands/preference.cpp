@@ -49,8 +49,9 @@ struct Pairs {
     return run(words, {.ranks = ranks});
   }
   Result eval(const fs::path& checkpoint, const fs::path& records, const Words& more = {}, int ranks = 0) const {
-    Words words{"eval", checkpoint,    "--objective", "preference", "--data", prefix,   "--length",
-                "64",   "--precision", "fp64",        "--records",  records,  "--json", folder / "summary.json"};
+    Words words{"eval",        checkpoint,  "--objective", "preference",  "--data",
+                prefix,        "--length",  "64",          "--precision", "fp64",
+                "--overwrite", "--records", records,       "--json",      folder / "summary.json"};
     words.insert(words.end(), more.begin(), more.end());
     return run(words, {.ranks = ranks});
   }
@@ -187,9 +188,12 @@ struct ScoredPairs {
 TEST(preference, eval_without_reference_file_compares_with_zero) {
   const ScoredPairs pairs;
   const Result r = run({"eval", Material::get().trained(), "--objective", "preference", "--data", pairs.prefix, "--length", "64", "--precision",
-                        "fp64", "--json", pairs.folder / "summary.json"});
+                        "fp64", "--overwrite", "--json", pairs.folder / "summary.json"});
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.out.find("bare_reference.jsonl does not exist: loss, accuracy and margin are relative to a reference"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("gyrfalcon eval "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(" --objective preference --data " + (pairs.folder / "bare").string() + " --length "), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(" --records " + (pairs.folder / "bare_reference.jsonl").string()), std::string::npos) << r.out;
   double preferred = 0, difference = 0;  // of the records, which hold ln p of both texts
   const auto records = by_pair(material().reference);
   for (const auto& [pair, record] : records) {
@@ -351,8 +355,8 @@ TEST(preference, reward_model_is_scored_and_exported) {
   ASSERT_EQ(run(rewarding(pairs, folder / "run", {"train.steps=30"})).code, 0);
   const fs::path checkpoint = Material::checkpoint(folder / "run", 30);
   const auto score = [&](const fs::path& model, const char* file, int ranks = 0, const Words& more = {}) {
-    Words words{"eval",        model,  "--data",    pairs.prefix,  "--length", "64",
-                "--precision", "fp64", "--records", folder / file, "--json",   folder / "json"};
+    Words words{"eval", model,         "--data",    pairs.prefix,  "--length", "64",           "--precision",
+                "fp64", "--overwrite", "--records", folder / file, "--json",   folder / "json"};
     words.insert(words.end(), more.begin(), more.end());
     const Result r = run(words, {.ranks = ranks});
     EXPECT_EQ(r.code, 0) << r.out << r.err;

@@ -47,8 +47,9 @@ TEST(sentence_order, sentence_order_loss_is_logged_resume_bitwise_equal) {
   for (const char* key : {"accuracy", "order_accuracy"}) EXPECT_GT(double(validated[0].at(key)), 0.02) << key;
   std::vector<nlohmann::json> logged_by;
   for (const Words& grid : {Words{}, {"--tensor", "2"}, {"--pipeline", "2", "--batch", "3"}}) {
-    const Words words{"eval",         Material::checkpoint(folder / "whole", 20), "--data", Material::get().prefix(), "--limit", "20", "--json",
-                      folder / "json"};
+    const Words words{
+        "eval",         Material::checkpoint(folder / "whole", 20), "--data", Material::get().prefix(), "--limit", "20", "--overwrite", "--json",
+        folder / "json"};
     const Result scored = run(with(words, grid), {.ranks = grid.empty() ? 0 : 4});
     ASSERT_EQ(scored.code, 0) << scored.err;
     EXPECT_NE(scored.out.find("| order accuracy "), std::string::npos) << scored.out;

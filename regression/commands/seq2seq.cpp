@@ -136,7 +136,7 @@ TEST(seq2seq, small_model_learns_to_sort_digits) {
   EXPECT_EQ(json_in(folder / "t5" / "config.json").at("architectures").at(0), "T5ForConditionalGeneration");
   EXPECT_EQ(written(folder / "t5", material().unseen), texts);
   const auto loss = [&](const fs::path& model, int ranks, const Words& more) {
-    Words words{"eval", model, "--data", material().prefix, "--length", "7", "--json", folder / "summary.json"};
+    Words words{"eval", model, "--data", material().prefix, "--length", "7", "--overwrite", "--json", folder / "summary.json"};
     words.insert(words.end(), more.begin(), more.end());
     const Result r = run(words, {.ranks = ranks});
     EXPECT_EQ(r.code, 0) << r.out << r.err;
@@ -236,7 +236,8 @@ TEST(seq2seq, eval_records_have_the_order_of_data) {
     const Result built = run({"data", "build", folder / "p.jsonl", prefix, "--tokenizer", Material::get().tokenizer(), "--source", "asked", "--key",
                               "answer", "--overwrite"});
     EXPECT_EQ(built.code, 0) << built.err;
-    const Result r = run({"eval", Material::checkpoint(folder / "out", 1), "--data", prefix, "--length", "7", "--records", folder / "r.jsonl"});
+    const Result r =
+        run({"eval", Material::checkpoint(folder / "out", 1), "--data", prefix, "--length", "7", "--overwrite", "--records", folder / "r.jsonl"});
     EXPECT_EQ(r.code, 0) << r.err;
     std::vector<double> losses;
     for (const std::string& line : lines_of(contents(folder / "r.jsonl"))) losses.push_back(Json::parse(line).at("loss"));

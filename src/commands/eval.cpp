@@ -8,6 +8,8 @@
 #include "modules/objectives/masking.hpp"
 #include "src/base/output_file.hpp"
 #include "src/base/precision.hpp"
+#include "src/base/quantity.hpp"
+#include "src/base/terminal.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/commands/command.hpp"
@@ -24,6 +26,7 @@
 #include "src/pretrained/weights.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/json_lines.hpp"
+#include "src/report/transfer.hpp"
 #include "src/train/feed.hpp"
 
 namespace gyr {
@@ -38,6 +41,7 @@ struct EvalArguments {
   Index limit = 0, seq_length = 0, stride = 0, mask_token = -1;
   BatchLimits batch;
   int tensor = 0, pipeline = 1;
+  bool overwrite = false;
 
   bool reads_text() const { return !(texts.empty() && lambada.empty() && choices.empty()); }
 };
@@ -158,6 +162,10 @@ Layout layout_of(const EvalArguments& a, RunConfig run, int ranks) {
 class Outputs {
  public:
   Outputs(const EvalArguments& a, bool writes) {
+    std::error_code error;
+    for (const std::string& file : {a.json, a.records, a.logits})
+      require(a.overwrite || !writes || !std::filesystem::is_regular_file(file, error), Exit::usage,
+              "{}: exists; choose another name, or give --overwrite to replace it", file);
     if (writes && !a.json.empty()) json_.emplace(a.json);
     if (writes && !a.records.empty()) records_.emplace(a.records);
   }
@@ -200,6 +208,13 @@ std::string scored_text(const Json& settings) {
   return settings.contains("split") ? fmt::format("{} split of {}", settings.at("split").get<std::string>(), files) : files;
 }
 
+// Reference model of the run, as a word of a command: models.reference, or the model that the run started from.
+std::string reference_of(const RunConfig& run) {
+  for (const FurtherModel& m : run.models)
+    if (m.name == "reference" && !m.init_from.empty()) return shell_word(m.init_from);
+  return run.train.init_from.empty() ? "REFERENCE" : shell_word(run.train.init_from);
+}
+
 // Notes on corpora of preference pairs without the file of a reference model; empty if there are none, and with --records,
 // which writes such a file.
 std::string notes_on_references(const EvalArguments& a, const RunConfig& run, const Json& settings) {
@@ -207,12 +222,38 @@ std::string notes_on_references(const EvalArguments& a, const RunConfig& run, co
   if (!a.records.empty() || settings.at("task") != "data" || run.model.objective->scoring_models().empty()) return notes;
   for (const Json& file : settings.at("files"))
     if (const std::filesystem::path path = references_path(file.get<std::string>()); !std::filesystem::exists(path))
-      notes += fmt::format(
-          "note: {} does not exist: loss, accuracy and margin are relative to a reference that gives each text ln p = 0. Write that file "
-          "with --records and the reference model\n",
-          printable(path.string()));
+      notes +=
+          printable_line(fmt::format("note: {} does not exist: loss, accuracy and margin are relative to a reference that gives each text ln p = "
+                                     "0, and differ from those of a training with models.reference. To write the file, score the reference model: "
+                                     "gyrfalcon eval {} --objective preference --data {} --length {} --records {}",
+                                     path.string(), reference_of(run), shell_word(file.get<std::string>()), settings.at("length").get<Index>(),
+                                     shell_word(path.string()))) +
+          "\n";
   return notes;
 }
+
+// Reports documents that are longer than they seem: --limit counts documents, and each may have many windows.
+void announce(const EvalArguments& a, const Passages& passages) {
+  if (a.texts.empty() || a.limit == 0 || passages.count() <= a.limit) return;
+  print_note(fmt::format("--limit {} counts documents, and they have {}; --documents page divides a text into documents of 4 KiB", a.limit,
+                         counted(passages.count(), "window")));
+}
+
+// Progress of a long evaluation: on a terminal one line, elsewhere a line every ten seconds.
+class EvaluationProgress {
+ public:
+  explicit EvaluationProgress(const Passages& passages) : tokens_(std::accumulate(passages.lengths.begin(), passages.lengths.end(), Index(0))) {}
+  void operator()(std::size_t done, std::size_t batches) {
+    if (done == batches || !line_.due()) return;
+    const double fraction = double(done) / double(batches), seconds = line_.seconds();
+    line_.show(fmt::format("scored {:.1f} % of {} tokens  {} tokens/s  left {}", 100 * fraction, short_count(double(tokens_)),
+                           short_count(fraction * double(tokens_) / seconds), duration(seconds * (1 - fraction) / fraction)));
+  }
+
+ private:
+  StatusLine line_{stderr, 10};
+  Index tokens_;
+};
 
 void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
   Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), wait_policy_of(runtime.world()));
@@ -235,12 +276,18 @@ void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
   Figures figures(*run.model.objective);
   std::optional<ClassCounts> classes;
   if (const auto& names = run.model.objective->classes(); !names.empty()) classes.emplace(names);
+  std::optional<EvaluationProgress> progress;
+  if (runtime.rank() == 0) announce(a, evaluation->passages()), progress.emplace(evaluation->passages());
+  const auto watch = [&](std::size_t done, std::size_t batches) {
+    if (progress) (*progress)(done, batches);
+  };
   const auto scores = score_passages(
       run.model, precision_of(precision), grid,
       [&](Stage& stage) {
         stage.fill([&](ParameterList weights, const Arrived& arrived) { load_weights(a.checkpoint, grid, stage.config(), weights, arrived); });
       },
-      evaluation->passages(), a.batch, logits ? &*logits : nullptr, factors_of(a.weights), {classes ? &*classes : nullptr, &figures});
+      evaluation->passages(), a.batch, logits ? &*logits : nullptr, factors_of(a.weights), {classes ? &*classes : nullptr, &figures, watch});
+  progress.reset();
   if (logits) logits->finish();
   Conclusion conclusion = evaluation->conclude(scores);
   add_figures(figures, conclusion);
@@ -346,6 +393,7 @@ void add_eval(Command& app, Action& action) {
   c->add_option("--json", a->json, "Write settings and results to this file, as one line of JSON");
   c->add_option("--records", a->records, "Write one line of JSON per sequence, window, example or prediction to this file");
   c->add_option("--logits", a->logits, "Write the next-token logits of all tokens read to this HDF5 file, see below");
+  c->add_flag("--overwrite", a->overwrite, "Replace existing files of --json, --records and --logits");
   c->add_option("--batch", a->batch.passages, "Maximum number of sequences in a batch")->positive()->show_default();
   c->add_option("--batch-tokens", a->batch.tokens, "Maximum number of tokens in a batch; a longer sequence is a batch of its own")
       ->positive()

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-constexpr std::size_t batches_at_once = 16;  // number of batches that a data-parallel rank computes at once, enough to fill a pipeline
+constexpr std::size_t batches_in_pipeline = 16;  // number of batches that a data-parallel rank computes at once, enough to fill a pipeline
 
 // Positions of a passage in a batch: those in its documents, and then padding, which is a document of its own. Empty if
 // no other token sees the padding: with causal attention, padding after the last token affects nothing before it.
@@ -153,7 +153,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
   // Each data-parallel rank computes one batch per round. When logits are written, all ranks exchange them after every
   // round.
   const std::size_t sharers = grid.layout().size(Axis::data), rounds = (batches.size() + sharers - 1) / sharers,
-                    at_once = logits ? 1 : batches_at_once;
+                    at_once = logits || grid.layout().size(Axis::pipeline) == 1 ? 1 : batches_in_pipeline;
   const auto batch_of = [&](std::size_t round, std::size_t data) {
     return round * sharers + data < batches.size() ? &batches[round * sharers + data] : nullptr;
   };
@@ -170,6 +170,7 @@ std::vector<PassageScore> score_passages(const ModelConfig& model, DType precisi
     if (logits) logits->write(engine.device(), all);
     std::erase(all, nullptr);
     if (passages.on_scores) report_scores(grid, engine.device(), passages, all, rows);
+    if (counted.progress) counted.progress(std::min(batches.size(), (first + at_once) * sharers), batches.size());
   }
   sum_over_ranks(grid, engine.device(), scores, counted);
   require_finite_scores(scores);

@@ -3,6 +3,7 @@
 // model.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "src/engine/model/stage.hpp"
@@ -18,10 +19,12 @@ namespace gyr {
 // Loads the weights of a stage.
 using Fill = std::function<void(Stage&)>;
 
-// Optional results: class counts of a classifier, and metrics of the objective.
+// Optional results: class counts of a classifier, and metrics of the objective. `progress` is called with the number of
+// batches that are done, and that of all batches.
 struct Counted {
   ClassCounts* classes = nullptr;
   Figures* figures = nullptr;
+  std::function<void(std::size_t done, std::size_t batches)> progress = {};
 };
 
 // Score of every passage, the same on every rank. Every grid computes the same batches, so results differ only by the
