@@ -40,7 +40,7 @@ ours() {
   [ "$1" != int8 ] || words=(--precision bf16 --weights int8)
   OMP_NUM_THREADS=1 taskset -c "$CORES" "${launcher[@]}" -n "$RANKS" "$BUILD/bin/gyrfalcon" generate "$FOLDER/model" --greedy \
     --prompt "$2" --tokens "$3" --tokenizer "$FOLDER/model/tokenizer.json" "${words[@]}" 2>&1 > "$FOLDER/text" |
-    sed -n 's/^prompt [0-9]* tokens*, \([0-9.]*\) tokens\/s; generated [0-9]* tokens* in [0-9.]* s,* *\([0-9.]*\).*$/\1 \2/p'
+    sed -n 's/^prompt eval [0-9]* tokens* in [0-9.]* s, \([0-9.]*\) tokens\/s; eval [0-9]* tokens* in [0-9.]* s,* *\([0-9.]*\).*$/\1 \2/p'
 }
 theirs() {  # TYPE PROMPT TOKENS, where PROMPT or TOKENS is 0: prints tokens/s
   taskset -c "$CORES" "$llama/bench/bin/llama-bench" -m "$FOLDER/$(theirs_of "$1").gguf" -t "$RANKS" -p "$2" -n "$3" -r 1 -o csv 2> "$FOLDER/log" |

@@ -48,7 +48,7 @@ peer same "$out/model" "$out/back"
 prompt=$(peer prompt "$out/model" "$PROMPT")
 ours() {
   on_core "$BUILD/bin/gyrfalcon" generate "$out/checkpoint" --prompt "$prompt" --tokenizer "$out/model/tokenizer.json" --tokens "$TOKENS" \
-    --greedy --precision fp32 2>&1 > "$out/text" | sed -n "s/.*; generated \([0-9]*\) tokens in \([0-9.]*\) s.*/\1 \2/p" | awk '{ print $1 / $2 }'
+    --greedy --precision fp32 2>&1 > "$out/text" | sed -n "s/.*; total \([0-9.]*\) s, \([0-9]*\) new tokens.*/\2 \1/p" | awk '{ print $1 / $2 }'
 }
 theirs() { peer generate "$out/model" "$prompt" "$TOKENS"; }
 rm -f "$out/ours" "$out/theirs"

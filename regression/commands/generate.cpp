@@ -175,11 +175,49 @@ TEST(generate, generate_returns_the_requested_number_of_tokens) {
   for (const char* count : {"1", "7"}) {
     const Result r = run({"generate", Material::get().trained(), "--prompt", "ka", "--greedy", "--tokens", count});
     std::smatch match;
-    const std::regex line(R"(^prompt \d+ tokens?, [0-9.]+ tokens/s; generated (\d+) tokens? in [0-9.]+ s(, [0-9.]+ tokens/s)?\n)");
+    const std::regex line(
+        R"(^prompt eval \d+ tokens? in ([0-9.]+) s, [0-9.]+ tokens/s; eval (\d+) tokens? in ([0-9.]+) s(, ([0-9.]+) tokens/s)?; total ([0-9.]+) s, (\d+) new tokens?\n)");
     ASSERT_TRUE(std::regex_search(r.err, match, line)) << r.err;
-    EXPECT_EQ(match[1], count);
-    EXPECT_EQ(match[2].matched, std::string(count) != "1") << "the first token belongs to the prompt: " << r.err;
+    EXPECT_EQ(match[7], count);
+    EXPECT_EQ(std::stoi(match[2]), std::stoi(count) - 1) << "the first token belongs to the prompt: " << r.err;
+    EXPECT_EQ(match[4].matched, std::string(count) != "1") << r.err;
+    EXPECT_NEAR(std::stod(match[1]) + std::stod(match[3]), std::stod(match[6]), 0.011) << r.err;
   }
+}
+
+// Before the work begins, generate reports the prompts of a file and warns of prompts longer than the training's sequences.
+TEST(generate, batch_reports_its_prompts_before_generation) {
+  const Folder folder;
+  std::string lines, long_prompt;
+  for (int i = 0; i < 5; ++i) lines += "ka\n";
+  for (Index i = 0; i < 2 * Material::seq_length; ++i) long_prompt += "ka ";
+  put_contents(folder / "prompts.txt", lines);
+  const Words batch{"generate", Material::get().trained(), "--batch", folder / "prompts.txt", "--tokens", "1", "--greedy"};
+  Words limited = batch;
+  limited.insert(limited.end(), {"--limit", "3"});
+  const Result all = must(batch), few = must(limited);
+  EXPECT_EQ(std::count(all.out.begin(), all.out.end(), '\n'), 5);
+  EXPECT_EQ(std::count(few.out.begin(), few.out.end(), '\n'), 3);
+  EXPECT_NE(few.err.find("prompts.txt: 3 prompts, at most 1 new token each\n"), std::string::npos) << few.err;
+  EXPECT_EQ(all.err.find("warning: "), std::string::npos) << all.err;
+  const Result longer = must({"generate", Material::get().trained(), "--prompt", long_prompt, "--tokens", "1"});
+  EXPECT_NE(longer.err.find("warning: the prompt is longer than the sequences of the training"), std::string::npos) << longer.err;
+  expect_refused(run({"generate", Material::get().trained(), "--prompt", "ka", "--limit", "1"}), Exit::usage, {"--limit", "--batch"});
+}
+
+TEST(generate, other_tokenizer_is_warned_of) {
+  const Folder folder;
+  nlohmann::json tokenizer = nlohmann::json::parse(contents(Material::get().tokenizer()));
+  put_contents(folder / "same.json", contents(Material::get().tokenizer()));
+  tokenizer["added_tokens"] = nlohmann::json::array();
+  put_contents(folder / "other.json", tokenizer.dump());
+  const auto warning = [&](const char* file) {
+    return must({"generate", Material::get().trained(), "--tokenizer", folder / file, "--prompt", "ka", "--tokens", "1"}).err;
+  };
+  EXPECT_EQ(warning("same.json").find("warning: "), std::string::npos);
+  const std::string other = warning("other.json");
+  for (const char* part : {"warning: --tokenizer", "other.json", "is not the model's tokenizer", "Leave out --tokenizer"})
+    EXPECT_NE(other.find(part), std::string::npos) << other;
 }
 
 TEST(generate, evaluation_loss_is_the_same_on_every_grid) {

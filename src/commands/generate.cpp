@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon generate CHECKPOINT --prompt TEXT: generates text from prompts with a trained model.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
+#include "kernels/base/printable.hpp"
 #include "modules/cost/flops.hpp"
 #include "src/base/json.hpp"
 #include "src/base/precision.hpp"
@@ -15,6 +17,7 @@
 #include "src/commands/template_option.hpp"
 #include "src/commands/weights_option.hpp"
 #include "src/config/run_config.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/engine/generate/service.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
@@ -28,7 +31,7 @@ namespace {
 struct GenerateArguments {
   std::string checkpoint, tokenizer, precision, weights = "stored", batch;
   std::vector<std::string> prompts, stop;
-  Index batch_size = 8;
+  Index batch_size = 8, limit = 0;
   TemplateOption chat;
   Sampling sampling;
   bool greedy = false, plain = false, model_template = false;
@@ -153,13 +156,46 @@ class Responses {
   std::size_t printed_ = 0;
 };
 
-// Prints the throughput of prefill (prompts, with the first new token of each) and of decoding, and the number of CUDA
-// graphs used.
+// Prints time and throughput of prefill (prompts, with the first new token of each) and of decoding, in llama.cpp's words, and
+// the number of CUDA graphs used.
 void print_throughput(const GeneratorPace& pace, Index graphs, Index made) {
-  const auto rate = [](Index tokens, double seconds) { return tokens > 0 ? fmt::format(", {:.1f} tokens/s", double(tokens) / seconds) : ""; };
-  std::fprintf(stderr, "prompt %s%s; generated %s in %.2f s%s%s\n", counted(pace.prompt_tokens, "token").c_str(),
-               rate(pace.prompt_tokens, pace.prompt_seconds).c_str(), counted(made, "token").c_str(), pace.prompt_seconds + pace.new_seconds,
-               rate(pace.new_tokens, pace.new_seconds).c_str(), graphs > 0 ? (" with " + counted(graphs, "CUDA graph")).c_str() : "");
+  const auto part = [](const char* name, Index tokens, double seconds) {
+    return fmt::format("{} {} in {:.2f} s{}", name, counted(tokens, "token"), seconds,
+                       tokens > 0 && seconds > 0 ? fmt::format(", {:.1f} tokens/s", double(tokens) / seconds) : "");
+  };
+  std::fprintf(stderr, "%s; %s; total %.2f s, %s%s\n", part("prompt eval", pace.prompt_tokens, pace.prompt_seconds).c_str(),
+               part("eval", pace.new_tokens, pace.new_seconds).c_str(), pace.prompt_seconds + pace.new_seconds, counted(made, "new token").c_str(),
+               graphs > 0 ? (" with " + counted(graphs, "CUDA graph")).c_str() : "");
+}
+
+// Warns of a tokenizer that is not the one of the model's deck.
+void note_other_tokenizer(const GenerateArguments& a, const RunConfig& run, const Tokenizer& given) {
+  std::error_code error;
+  const std::string& own = run.data.tokenizer;
+  if (a.tokenizer.empty() || own.empty() || !std::filesystem::is_regular_file(own, error)) return;
+  if (mark_of(own).sum == mark_of(a.tokenizer).sum) return;
+  std::fprintf(stderr, "%s\n",
+               printable_line(fmt::format("warning: --tokenizer {} ({}) is not the model's tokenizer, {} ({}): the text is meaningless unless equal "
+                                          "ids stand for equal tokens. Leave out --tokenizer to use the model's own",
+                                          a.tokenizer, counted(given.size(), "token"), own, counted(mark_of(own).tokens, "token")))
+                   .c_str());
+}
+
+// Reports the size of the work before it begins, and prompts that are longer than the sequences of the training.
+void announce(const GenerateArguments& a, const RunConfig& run, const Questions& questions, Index longest_prompt) {
+  const std::size_t prompts = questions.requests.size();
+  if (!a.batch.empty())
+    std::fprintf(stderr, "%s: %s, at most %s each\n", printable_line(a.batch).c_str(), counted(Index(prompts), "prompt").c_str(),
+                 counted(a.sampling.tokens, "new token").c_str());
+  const Index trained = run.train.seq_length;
+  const auto longer =
+      std::count_if(questions.requests.begin(), questions.requests.end(), [&](const Request& r) { return Index(r.prompt.size()) > trained; });
+  if (longer > 0)
+    std::fprintf(stderr,
+                 "warning: %s longer than the sequences of the training (the longest has %s, train.seq_length is %s): the text may be poor, and the "
+                 "prompt takes long\n",
+                 prompts == 1 ? "the prompt is" : fmt::format("{} of {} are", longer, counted(Index(prompts), "prompt")).c_str(),
+                 counted(longest_prompt, "token").c_str(), fmt::format("{}", trained).c_str());
 }
 
 void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
@@ -173,6 +209,7 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
   for (const Request& request : questions.requests) asked = std::max(asked, Index(request.prompt.size()));
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: the maximum is {} after a prompt of {} tokens", a.sampling.tokens,
           longest - asked, asked);
+  if (runtime.rank() == 0) note_other_tokenizer(a, run, tokenizer), announce(a, run, questions, asked);
   Grid grid = grid_of(a, run, asked, runtime);
   Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid,
                       {std::min(Index(questions.requests.size()), a.batch_size), asked, a.sampling.tokens, factors_of(a.weights)});
@@ -201,6 +238,7 @@ int run(GenerateArguments& a) {
         if (runtime.rank() == 0) std::fprintf(stderr, "%s", runtime.thread_advice().c_str());
         a.checkpoint = chosen_model(a.checkpoint, runtime, print_note);
         if (!a.batch.empty()) a.prompts = prompts_in(a.batch);
+        if (a.limit > 0 && Index(a.prompts.size()) > a.limit) a.prompts.resize(std::size_t(a.limit));
         const RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         note_unapplied_settings(a, notes_of(runtime));
         generate(a, run, runtime);
@@ -223,6 +261,7 @@ void add_generate(Command& app, Action& action) {
        "File of prompts, one per line, or *.jsonl with {\"prompt\": ...} on each line. Each response is a line of JSON: prompt, text, tokens "
        "generated, and why it ended: end (end token of the model), stop (--stop) or length (--tokens)")
       ->excludes(prompt);
+  c->add_option("--limit", a->limit, "Maximum number of prompts of --batch; 0: all")->not_negative()->show_default();
   c->add_option(
        "--together", a->batch_size,
        "Maximum number of prompts in a batch; when one ends, the next one joins. Up to 8 of them share each read of the weights, and none depends "
@@ -252,7 +291,8 @@ void add_generate(Command& app, Action& action) {
       ->show_default();
   c->add_option("--precision", a->precision, "fp32, fp64 or bf16; default: as trained")->one_of({"fp32", "fp64", "bf16"});
   add_weights_option(*c, a->weights);
-  c->callback([a, &action] {
+  c->callback([a, c, &action] {
+    require(!c->given("--limit") || !a->batch.empty(), Exit::usage, "--limit: applies to --batch FILE only");
     require(!a->prompts.empty() || !a->batch.empty(), Exit::usage, "nothing to continue: give --prompt TEXT or --batch FILE");
     if (a->greedy) a->sampling.temperature = 0;
     require(!(a->model_template && a->chat.given()), Exit::usage,
