@@ -60,7 +60,7 @@ class Gzip final : public CompressedText {
     if (inside_) return false;
     const std::string_view rest = compressed_.substr(std::size_t(consumed_));
     if (rest.find_first_not_of('\0') == rest.npos) return true;  // only zeros follow the last member, as in padded tape archives
-    if (!rest.starts_with(gzip_magic)) damaged("the data after the last gzip member are not gzip");
+    if (!rest.starts_with(gzip_magic)) damaged("it begins with gzip data, and other data follow");
     inflateEnd(&stream_);
     stream_ = {};
     ensure(inflateInit2(&stream_, MAX_WBITS + 16) == Z_OK, "zlib cannot be initialised");

@@ -325,12 +325,33 @@ File File::create(const std::filesystem::path& path) {
   return File(path.string(), std::move(file));
 }
 
+namespace {
+
+// Description of a file that is no HDF5 file; empty if it may be a damaged one.
+std::string seems_to_be(const std::filesystem::path& path, const InputFile& file) {
+  std::string begin(64, ' ');
+  begin.resize(file.read(0, begin.data(), begin.size()));
+  if (begin.empty()) return "is empty, not a checkpoint (HDF5)";
+  if (begin.starts_with("\x89HDF")) return "";
+  if (path.extension() == ".yaml" || path.extension() == ".yml")
+    return "is a deck (YAML), not a checkpoint (HDF5); give a checkpoint, or the folder of its run (output.folder of the deck)";
+  const bool text =
+      std::none_of(begin.begin(), begin.end(), [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t' && c != '\r') || c == 127; });
+  return text ? "seems to be text, not a checkpoint (HDF5); give a checkpoint, the folder of a run, or a Hugging Face folder" : "";
+}
+
+}  // namespace
+
 File File::open(const std::filesystem::path& path) {
   const LibraryLock lock;
   const InputFile readable(path);  // HDF5 does not report why it cannot open a file
   const Handle access = file_access();
   Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
-  require(file >= 0, Exit::data, "{}: is not a complete HDF5 file: {}", path.string(), reason());
+  if (file < 0) {
+    const std::string other = seems_to_be(path, readable);
+    require(other.empty(), Exit::data, "{}: {}", path.string(), other);
+    fail(Exit::data, "{}: is not a complete HDF5 file: {}", path.string(), reason());
+  }
   return File(path.string(), std::move(file));
 }
 

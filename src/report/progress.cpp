@@ -135,7 +135,10 @@ std::string validation_line(const ValidationReport& r, LogFormat format) {
     for (const auto& [name, value] : r.figures) line += fmt::format(" {}: {:.4f} |", name, value);
     return line;
   }
-  std::string line = fmt::format("validation at step {}: loss {}, perplexity {:.4g}", r.step, loss_text(r.loss), r.perplexity());
+  // The loss of pairs and rewards, which have a margin, is no loss of tokens.
+  const bool of_pairs = std::any_of(r.figures.begin(), r.figures.end(), [](const auto& figure) { return figure.first == "margin"; });
+  std::string line = fmt::format("validation at step {}: loss {}", r.step, loss_text(r.loss));
+  if (!of_pairs) line += fmt::format(", perplexity {:.4g}", r.perplexity());
   for (const auto& [name, value] : r.figures) line += fmt::format(", {} {:.4f}", name, value);
   return line;
 }

@@ -119,6 +119,12 @@ class Parser {
     try {
       return json::parse(text.begin(), text.end(), [this](int, json::parse_event_t event, json& value) { return watch(event, value); });
     } catch (const json::exception& error) {
+      const std::string_view begin = text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+      require(begin.starts_with('{'), Exit::data,
+              "{}: seems to be text, not a tokenizer.json: it begins with `{}`; give the tokenizer.json of a model, or make one with `gyrfalcon "
+              "tokenizer "
+              "train`",
+              file_, printable(begin.substr(0, valid_utf8_prefix(begin.substr(0, 40)))));
       fail(Exit::data, "{}: not valid JSON: {}", file_, error.what());
     }
   }
