@@ -86,7 +86,9 @@ TEST(planner, missing_data_are_reported_after_the_plan) {
   const Result r = run({"plan", std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-73m.yaml"});
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_TRUE(r.out.starts_with("parameters ")) << r.out;
-  EXPECT_NE(r.out.find("\nwarning: train stops: data.prefixes is empty", r.out.find("Kernels of a step")), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("\nnote: the deck names no training data yet; train needs data.prefixes=[PREFIX]\n", r.out.find("Kernels of a step")),
+            std::string::npos)
+      << r.out;
 }
 
 // The MFU must follow from the model FLOPs per step of the same plan, also for an encoder-decoder, whose encoder tokens
@@ -207,10 +209,10 @@ TEST(planner, explain_reports_costs_and_place_of_the_deck) {
     EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
   const std::string costs = r.out.substr(r.out.find("Training of 1.00 T tokens"));
   std::smatch first;
-  ASSERT_TRUE(std::regex_search(costs, first, std::regex(R"(\n +1 +([0-9.e+]+) +([0-9.e+]+) ± [0-9.]+ +([0-9.e+]+))"))) << costs;
+  ASSERT_TRUE(std::regex_search(costs, first, std::regex(R"(\n +1 +([0-9.e+]+) +([0-9.e+]+) +([0-9.e+]+))"))) << costs;
   const double rate = std::stod(first[1]), days = std::stod(first[2]), energy = std::stod(first[3]);
-  EXPECT_NEAR(days * 86400 * rate / 1e12, 1, 1e-3) << costs;
-  EXPECT_NEAR(energy / (700 * 64 * days * 24 / 1e6), 1, 1e-3) << costs;
+  EXPECT_NEAR(days * 86400 * rate / 1e12, 1, 5e-3) << costs;
+  EXPECT_NEAR(energy / (700 * 64 * days * 24 / 1e6), 1, 5e-3) << costs;
   EXPECT_EQ(run({"plan", material().deck(), "--cluster", clusters + "h100.yaml", "--explain"}).out.find("MWh"), std::string::npos);
 }
 
@@ -423,7 +425,8 @@ TEST(planner, explain_prints_overrides_and_equal_layouts) {
       r.out, std::regex("Layouts 1 to [0-9]+ are equal within the error on shorter sequences: they differ by less than [0-9.]+ ms")))
       << r.out;
   EXPECT_EQ(r.out.find("±"), std::string::npos) << "predictions of such sequences were not judged\n" << r.out;
-  EXPECT_NE(r.out.find("train.global_batch_size = 8 allows at most 8 of 16 ranks to be data-parallel"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("train.global_batch_size = 8 allows at most 8 data-parallel ranks, so that 16 ranks need context"), std::string::npos)
+      << r.out;
 }
 
 TEST(planner, token_ids_beyond_the_vocabulary_are_refused) {
@@ -476,13 +479,13 @@ TEST(planner, reports_state_steps_grid_and_units) {
     EXPECT_TRUE(std::regex_search(text, std::regex(pattern))) << pattern << "\n" << text;
   };
   const std::string plan = planned({"--tokens", "1e12"});
-  expect(plan, "training +[0-9.]+ ± [0-9.]+ days for 1\\.00 T tokens \\([0-9]+ per parameter\\) in 7629395 steps at this rate ± ");
+  expect(plan, "training +[0-9.]+ days for 1\\.00 T tokens \\([0-9]+ per parameter\\) in 7629395 steps at this rate; ");
   expect(plan, "category +MiB +content");
   expect(plan, "[KM]iB per call +[KM]iB in total");
   expect(plan, "Kernels of a step on rank [0-9]+ \\(stage 0, tensor rank [0-9]+\\), which computes most");
   EXPECT_FALSE(std::regex_search(plan, std::regex(" [0-9.]+ [KMG]iB +[0-9.]+ [KMG]iB "))) << "cells have no units of their own\n" << plan;
   expect(planned({"--longest"}), "\\([0-9]+ data x 1 pipeline x 2 tensor = 8 ranks, micro-batches of [0-9]+; lengths in steps of 256 tokens\\)");
-  expect(planned({"parallel.pipeline=2"}), "least bubble +[0-9.]+ % of a step if all stages take equally long");
+  expect(planned({"parallel.pipeline=2"}), "ideal bubble +[0-9.]+ % of a step, by formula: equal stages");
   const std::string longer = planned({"train.seq_length=16384", "activation.recompute=full"});
   EXPECT_EQ(longer.find("±"), std::string::npos) << longer;
   expect(longer, "error bar +none: not judged on sequences of more than 4096 tokens");

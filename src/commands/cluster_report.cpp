@@ -127,6 +127,12 @@ void require_fits(const RunPlan& plan, const Machine* machine) {
   }
   const Capacity& capacity = rank->capacity;
   if (usable <= 0 || double(capacity.total()) <= usable) return;
+  const double states = checkpoint_bytes(plan.run, plan.layout);  // weights, master weights and moments, each on at least one rank
+  const int ranks = plan.layout.ranks();
+  require(states / ranks <= usable, Exit::config,
+          "the plan does not fit in memory, and no layout of {} does: weights and optimizer states alone take {} on each, and it has {}; take at "
+          "least {}, or a smaller model",
+          counted(ranks, "rank"), bytes_text(states / ranks), bytes_text(usable), counted(Index(std::ceil(states / usable)), "rank"));
   Memory largest = Memory::weights;
   for (int i = 0; i < memory_categories; ++i)
     if (capacity.bytes(Memory(i)) > capacity.bytes(largest)) largest = Memory(i);
@@ -146,11 +152,18 @@ TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&
 }
 
 std::string days_text(const RunConfig& run, const Cluster& cluster, const TrainingCost& cost) {
-  const double days = cost.seconds / 86400, error = days * error_of(run, cluster);
-  return fmt::format("{:.4g}", days) + (error > 0 ? fmt::format(" ± {:.2g}", error) : "");
+  const double days = cost.seconds / 86400, judged = is_judged_length(run) ? cluster.errors.largest() : 0;
+  if (judged == 0) return fmt::format("{:.4g}", days);
+  const int decimals = std::max(0, 1 - int(std::floor(std::log10(days * judged))));  // two digits of the error
+  const double shown = error_of(run, cluster);
+  return fmt::format("{:.{}f}", days, decimals) + (shown > 0 ? fmt::format(" ± {:.{}f}", days * shown, decimals) : "");
 }
 
-double error_of(const RunConfig& run, const Cluster& cluster) { return run.train.seq_length > longest_judged ? 0 : cluster.errors.largest(); }
+double error_of(const RunConfig& run, const Cluster& cluster) {
+  return !is_judged_length(run) || cluster.errors.measured == 0 ? 0 : cluster.errors.largest();
+}
+
+bool is_judged_length(const RunConfig& run) { return run.train.seq_length <= longest_judged; }
 
 std::string error_bar(const RunConfig& run, const Cluster& cluster) {
   const double error = error_of(run, cluster);
@@ -167,9 +180,13 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
   const auto judged = [](double error, const std::string& steps, const char* without) {
     return error > 0 ? fmt::format("{:.1f} % on {}", 100 * error, steps) : fmt::format("not judged on {}", without);
   };
-  std::string text =
-      fmt::format("{:.1f} %, the largest mean error by kind of evidence: {}; {}", 100 * e.largest(),
-                  judged(e.published, e.published_steps, "published steps"), judged(e.measured, e.measured_steps, "steps of this program"));
+  std::string text = e.measured > 0 ? fmt::format("{:.1f} %, the largest mean error by kind of evidence: {}; {}", 100 * e.largest(),
+                                                  judged(e.published, e.published_steps, "published steps"),
+                                                  judged(e.measured, e.measured_steps, "steps of this program"))
+                                    : fmt::format(
+                                          "± {:.1f} % of published steps of other programs ({}); not judged on steps of this program, see Accuracy "
+                                          "in src/planner/README.md",
+                                          100 * e.published, e.published_steps);
   if (ranks > 1) text += "; not judged on several GPUs with this program";
   if (run.train.seq_length > longest_judged)
     text = fmt::format("none: not judged on sequences of more than {} tokens, where attention takes most of the time. On shorter ones: {}",

@@ -42,11 +42,14 @@ struct TrainingCost {
   double seconds, joules, price;  // joules, price: 0 if the power or the price of a device is unknown
 };
 TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&);
-// Half width of the error bar of a predicted time, as a fraction; 0 if predictions of such runs were not judged.
+// True if predictions were compared with measured steps of such long sequences.
+bool is_judged_length(const RunConfig&);
+// Half width of the error bar of a predicted time, as a fraction; 0 if predictions of such runs were not judged on steps of
+// this program.
 double error_of(const RunConfig&, const Cluster&);
-// ... as text: " ± 2.7 %"; empty if it is 0.
+// ... as text: " ± 11.2 %"; empty if it is 0.
 std::string error_bar(const RunConfig&, const Cluster&);
-// Days of a training run with their error bar: "27.4 ± 0.74".
+// Days of a training run with their error bar, "27.4 ± 3.1", and as many digits as the error determines.
 std::string days_text(const RunConfig&, const Cluster&, const TrainingCost&);
 // The kinds of evidence that the error bar was judged on.
 std::string error_text(const RunConfig&, int ranks, const Cluster&);

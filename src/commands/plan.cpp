@@ -68,8 +68,10 @@ void print_warnings(const RunConfig& run) {
   print_warning(doubtful_vocabulary(run));
 }
 
-// Prints the reason for which train would stop, after the plan, which needs no data.
+// Prints the reason for which train would stop, after the plan, which needs no data. Published decks name no data.
 void print_refusal_of_data(const RunConfig& run) {
+  if (!run.policy && run.data.prefixes.empty())
+    return void(std::printf("\nnote: the deck names no training data yet; train needs data.prefixes=[PREFIX]\n"));
   if (const std::string why = refusal_of_data(run); !why.empty()) std::printf("\n"), print_warning("train stops: " + why);
 }
 
@@ -169,7 +171,7 @@ void add_plan(Command& app, Action& action) {
   command->add_option("--profile", a->profile, "Kernel times on that cluster, measured by gyrfalcon profile DECK --out FILE")->needs(cluster);
   command
       ->add_option("--tokens", a->tokens,
-                   "With --cluster: tokens of the whole training run, for its days and energy; default: those of the deck's steps")
+                   "With --cluster: tokens of the whole training run, as in 300B or 1T, for its days and energy; default: those of the deck's steps")
       ->needs(cluster)
       ->between(1, 1e18);
   command->add_flag("--explain", a->explain,

@@ -353,7 +353,7 @@ Facts plan_facts(const RunPlan& plan, bool with_tokens) {
   for (const std::string& text : {batch_limit_text(run, layout.ranks()), divisible_batch_text(run, layout.ranks())})
     if (!text.empty()) facts.emplace_back("batch", text);
   if (layout.size(Axis::pipeline) > 1)
-    facts.emplace_back("least bubble", fmt::format("{:.1f} % of a step if all stages take equally long and messages no time{}",
+    facts.emplace_back("ideal bubble", fmt::format("{:.1f} % of a step, by formula: equal stages, and messages without cost{}",
                                                    100 * bubble_fraction(config.schedule, shape),
                                                    shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : ""));
   for (const FurtherPlan& f : further) facts.emplace_back("models." + f.placed.use.name, further_text(f));

@@ -55,6 +55,13 @@ std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
   return fmt::format("{} {} = {}", unit(more), unit.name, text);
 }
 
+// "76.04 GiB of 76.00 GiB": with as many decimals as make the two differ.
+std::string taken_of(double takes, double has) {
+  Unit unit = byte_unit(std::max(takes, has));
+  while (unit.size > 1 && unit.decimals < 9 && takes != has && unit(takes) == unit(has)) ++unit.decimals;
+  return fmt::format("{} {} of {} {}", unit(takes), unit.name, unit(has), unit.name);
+}
+
 std::string ranking(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   std::vector<TableColumn> columns;
   for (const char* title : ranking_titles) columns.push_back({title, true});
@@ -149,7 +156,7 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
 }
 
 std::string progress_text(const SearchProgress& p, double seconds) {
-  const std::string least = p.least_bytes > 0 ? fmt::format(" (the smallest needs {} of {})", bytes_text(p.least_bytes), bytes_text(p.usable)) : "";
+  const std::string least = p.least_bytes > 0 ? fmt::format(" (the smallest needs {})", taken_of(p.least_bytes, p.usable)) : "";
   return fmt::format("searching {:.0f} layouts: {} of the fastest found, {} predicted, {:.0f} too large for memory{}, {}, {:.0f} s", p.layouts,
                      p.ranked, p.predicted, p.too_large, least, counted(Index(p.dry_runs), "dry run"), seconds);
 }
@@ -165,6 +172,12 @@ std::string search_summary(const SearchResult& r) {
 void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
   if (!r.best.empty()) return;
   const std::vector<Refusals::Line> large = r.by_memory.lines(), refused = r.by_rules.lines();
+  if (r.given_up)
+    fail(Exit::config,
+         "no layout of {} fits on {}, as far as {} show: {:.0f} of {:.0f} layouts are too large for memory, and so are those with the smallest lower "
+         "bounds; the smallest needs {} of a device. Take more ranks, a smaller model or shorter sequences",
+         counted(ranks, "rank"), cluster.name, counted(Index(r.dry_runs), "dry run"), r.by_memory.layouts(), r.layouts,
+         taken_of(r.least.takes, r.least.has));
   fail(Exit::config, "no layout of {} fits on {}: of {}, {}{}, {} too large for memory{}", counted(ranks, "rank"), cluster.name,
        counted(Index(r.layouts), "layout"), counted(Index(r.by_rules.layouts()), "violates a rule of the deck", "violate a rule of the deck"),
        refused.empty() ? "" : fmt::format(" (most often: {})", refused.front().why), counted(Index(r.by_memory.layouts()), "is", "are"),
@@ -184,12 +197,12 @@ std::string equal_text(const RunConfig& run, const Cluster& cluster, const Searc
   std::size_t equal = 1;
   while (equal < result.best.size() && is_equal_within_error(result.best[equal], first, error)) ++equal;
   if (equal == 1) return "";
-  const bool judged = error_of(run, cluster) > 0;
-  return fmt::format("Layouts 1 to {} are equal within the error{}: they differ by less than {}{} ms\n", equal, judged ? "" : " on shorter sequences",
-                     judged ? "± " : "", milli(first.prediction.seconds * error));
+  return fmt::format("Layouts 1 to {} are equal within the error{}: they differ by less than {} ms\n", equal,
+                     is_judged_length(run) ? "" : " on shorter sequences", milli(first.prediction.seconds * error));
 }
 
-std::string own_layout_text(const SearchResult& result, int ranks, double error) {
+// `error`: relative error bar of the step time, 0 if it is not judged; `equal`: relative difference that the error covers.
+std::string own_layout_text(const SearchResult& result, int ranks, double error, double equal) {
   if (!result.own) return "";
   const OwnLayout& own = *result.own;
   if (!own.found) return fmt::format("The deck's own layout cannot run on {} ranks of this cluster: {}\n", ranks, own.refused);
@@ -197,7 +210,7 @@ std::string own_layout_text(const SearchResult& result, int ranks, double error)
   const std::string place =
       own.place > 0 ? fmt::format("place {}", own.place) : fmt::format("a place after the {} layouts that were ranked", own.ranked);
   std::string difference = own.place == 1 ? "no layout is faster" : "slower than the first by " + loss_of(found, first);
-  if (own.place != 1 && is_equal_within_error(found, first, error)) difference += ", which is within the error";
+  if (own.place != 1 && is_equal_within_error(found, first, equal)) difference += ", which is within the error";
   return fmt::format("The deck's own layout has {}: {}, micro-batches of {}, recompute {}, shard {}; {} ms per step; {}\n", place, own.choice.text(),
                      own.choice.micro_batch_size, recompute_text(own.choice), name_of(own.choice.shard),
                      milli_with_error(found.prediction.seconds, error), difference);
@@ -205,7 +218,8 @@ std::string own_layout_text(const SearchResult& result, int ranks, double error)
 
 std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   const LayoutChoice& best = result.best.front().choice;
-  std::string text = equal_text(run, cluster, result) + own_layout_text(result, ranks, error_of(run, cluster));
+  std::string text =
+      equal_text(run, cluster, result) + own_layout_text(result, ranks, error_of(run, cluster), is_judged_length(run) ? cluster.errors.largest() : 0);
   for (const std::string& line : {batch_limit_text(run, ranks), divisible_batch_text(run, ranks)})
     if (!line.empty()) text += line + '\n';
   if (const std::string line = defaults_text(cluster); !line.empty()) text += "Defaults: " + line + '\n';

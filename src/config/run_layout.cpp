@@ -276,7 +276,7 @@ std::string batch_limit_text(const RunConfig& run, int ranks) {
   Index batch = 0;
   for (const BatchStep& step : run.train.batches()) batch = std::gcd(batch, step.batch);
   if (ranks <= batch) return "";
-  return fmt::format("{} = {} allows at most {} of {} ranks to be data-parallel; context, tensor or pipeline parallelism must use the others",
+  return fmt::format("{} = {} allows at most {} data-parallel ranks, so that {} ranks need context, tensor or pipeline parallelism",
                      run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp with a common divisor of its batches", batch, batch, ranks);
 }
 
@@ -287,8 +287,10 @@ std::string divisible_batch_text(const RunConfig& run, int ranks) {
   for (Index divisor = std::min<Index>(ranks, batch + batch / 10); divisor >= few * shared; --divisor) {
     const Index other = (batch + divisor / 2) / divisor * divisor;
     if (ranks % divisor == 0 && other > 0 && std::abs(other - batch) <= batch / 10)
-      return fmt::format("train.global_batch_size = {} can be shared by {} of {} ranks at most; {} could be shared by {}", batch, shared, ranks,
-                         other, divisor);
+      return fmt::format(
+          "train.global_batch_size = {0} and {1} ranks have the common divisor {2}: the data-parallel ranks of a grid of {1} are at most "
+          "{2}. With train.global_batch_size = {3} they may be {4}",
+          batch, ranks, shared, other, divisor);
   }
   return "";
 }

@@ -320,7 +320,9 @@ TEST(run_config, batch_with_few_divisors_names_another) {
   const auto text = [](Index batch, int ranks) {
     return divisible_batch_text(run_of(fmt::format("train: {{global_batch_size: {}, micro_batch_size: 1}}\n", batch), {}), ranks);
   };
-  EXPECT_EQ(text(1000, 512), "train.global_batch_size = 1000 can be shared by 8 of 512 ranks at most; 1024 could be shared by 512");
+  EXPECT_EQ(text(1000, 512),
+            "train.global_batch_size = 1000 and 512 ranks have the common divisor 8: the data-parallel ranks of a grid of 512 are at most 8. With "
+            "train.global_batch_size = 1024 they may be 512");
   EXPECT_EQ(text(1024, 512), "");
   EXPECT_EQ(text(96, 512), "") << "32 ranks share it, and no similar batch has four times as many";
   EXPECT_EQ(text(1000, 1), "");
@@ -339,7 +341,8 @@ TEST(run_config, long_sequences_get_context_parallel_grids) {
     return std::string();
   };
   EXPECT_NE(message("131072").find(" 8 x 2 x 2 x 2"), std::string::npos) << message("131072");
-  EXPECT_NE(message("131072").find("train.global_batch_size = 8 allows at most 8 of 64 ranks to be data-parallel"), std::string::npos);
+  EXPECT_NE(message("131072").find("train.global_batch_size = 8 allows at most 8 data-parallel ranks, so that 64 ranks need context"),
+            std::string::npos);
   EXPECT_EQ(message("8192").find(" 8 x 2 x 2 x 2"), std::string::npos) << message("8192");
 }
 

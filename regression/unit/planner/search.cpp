@@ -3,12 +3,14 @@
 // are slower or too large. The deck lines of a found layout give that layout and its predicted memory.
 #include <algorithm>
 #include <cmath>
+#include <regex>
 #include <set>
 
 #include "regression/planner/random_cluster.hpp"
 #include "regression/support/folder.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
+#include "src/commands/search_report.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/planner/bounds/layout_bound.hpp"
 #include "src/planner/layouts/offload_fraction.hpp"
@@ -462,6 +464,25 @@ TEST(search, few_layouts_of_large_models_are_predicted) {
     EXPECT_EQ(found.best.size(), 10u) << name;
     EXPECT_LE(found.predicted, 40u) << name << ": of " << found.layouts << " layouts";
   }
+}
+
+// Weights and optimizer states of 34B nearly fill 8 devices, so that the memory bound excludes few layouts. After some
+// hundred dry runs the search gives up, if the layouts with the smallest bounds do not fit either.
+TEST(search, search_gives_up_near_the_memory_limit) {
+  Deck deck = Deck::read(GYR_SOURCE_DIR "/input/falcon-h1-34b.yaml");
+  const RunConfig run = read_run_config(deck);
+  const Cluster cluster = read_cluster(GYR_SOURCE_DIR "/input/clusters/h100.yaml");
+  const SearchResult found = search(run, 8, cluster);
+  EXPECT_TRUE(found.best.empty());
+  EXPECT_TRUE(found.given_up);
+  EXPECT_LT(found.dry_runs, 1000u) << "of " << found.layouts << " layouts";
+  EXPECT_GT(found.least.takes, found.least.has);
+  const std::string message = error_of([&] { require_found(found, 8, cluster); }).what();
+  for (const char* part : {"no layout of 8 ranks fits", "dry runs", "the smallest needs", "Take more ranks"})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  std::smatch sizes;
+  ASSERT_TRUE(std::regex_search(message, sizes, std::regex("needs ([0-9.]+) GiB of ([0-9.]+) GiB"))) << message;
+  EXPECT_NE(sizes[1], sizes[2]) << "sizes that differ are printed so";
 }
 
 // The same holds if some weights of each layer are frozen.

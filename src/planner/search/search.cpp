@@ -32,6 +32,11 @@ struct Waiting {
 
 double gibi(double bytes) { return bytes / double(1 << 30); }
 
+// Near the limit of memory the lower bound excludes few layouts, and each of them needs dry runs of its stages. The
+// search is given up after this many dry runs without a layout that fits, unless one of the smallest fits.
+constexpr std::size_t dry_runs_without_fit = 300, smallest_tried = 16;
+constexpr double layouts_in_full = 1000;  // spaces with fewer layouts are searched to their end
+
 class Search {
  public:
   Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most,
@@ -47,6 +52,7 @@ class Search {
     for (const LayoutChoice& shape : space.shapes) put_shape(shape), after_candidate();
     if (place_within_ > 0) predict_own();
     while (!line_.empty() && (result_.best.size() < best_ || places_own())) {
+      if (tried_long_enough() && !smallest_fit(space.shapes)) break;
       const Waiting next = line_.top();
       line_.pop();
       step(next), after_candidate();
@@ -70,6 +76,55 @@ class Search {
       case Known::programs: return put_prediction(next.choice);
       case Known::prediction: return rank(found_[next.found]);
     }
+  }
+
+  // True once, if many dry runs have found no layout that fits. A small space is searched to its end.
+  bool tried_long_enough() const {
+    return pruning_ == Pruning::bounds && !known_to_fit_ && result_.predicted == 0 && !(result_.own && result_.own->found) &&
+           result_.layouts - result_.by_rules.layouts() > layouts_in_full && runs_.count() + result_.dry_runs > dry_runs_without_fit;
+  }
+
+  // Plans the layouts that take least memory by the lower bound. If none of them fits, the search is given up.
+  bool smallest_fit(const std::vector<LayoutChoice>& shapes) {
+    std::size_t tried = 0;
+    for (const auto& [left, smallest] : by_least_memory(shapes)) {
+      if (++tried > smallest_tried) break;
+      LayoutChoice c = smallest;
+      try {
+        const RunConfig run = with(run_, c);
+        const MemoryTaken taken = evaluate(run, c, layout_by_rules(run, ranks_)).taken;
+        if (!taken.lacks()) return known_to_fit_ = true;
+        keep_least(taken);
+      } catch (const Error& e) {
+        if (e.code != Exit::config) throw;
+      }
+      if (watch_) watch_(progress());
+    }
+    result_.given_up = true;
+    return false;
+  }
+
+  // Layouts that may fit, ordered by the memory that their lower bound leaves, most first. Of a shape and a sharding
+  // level only the one that keeps the fewest activations is considered, with the smallest micro-batch.
+  std::vector<std::pair<double, LayoutChoice>> by_least_memory(const std::vector<LayoutChoice>& shapes) {
+    Index smallest = std::numeric_limits<Index>::max();
+    for (const LayoutChoice& shape : shapes) smallest = std::min(smallest, shape.micro_batch_size);
+    std::vector<std::pair<double, LayoutChoice>> all;
+    for (LayoutChoice c : shapes) {
+      if (c.micro_batch_size != smallest) continue;
+      c.recompute = recomputations_of(run_).back();
+      for (const Shard shard : shards_of(run_, c)) {
+        c.shard = shard;
+        try {
+          const MemoryTaken taken = floor_.of(c).taken;
+          if (!taken.lacks()) all.emplace_back(taken.of_device.takes - taken.of_device.has, c);
+        } catch (const Error& e) {
+          if (e.code != Exit::config) throw;
+        }
+      }
+    }
+    std::sort(all.begin(), all.end());
+    return all;
   }
 
   void rank(const FoundLayout& found) {
@@ -120,8 +175,12 @@ class Search {
 
   std::size_t dry_runs() const { return result_.dry_runs + floor_.dry_runs() + runs_.count(); }
 
+  SearchProgress progress() const {
+    return {result_.layouts, ranked_, result_.predicted, dry_runs(), result_.by_memory.layouts(), result_.least.takes, result_.least.has};
+  }
+
   void after_candidate() const {
-    if (watch_) watch_({result_.layouts, ranked_, result_.predicted, dry_runs(), result_.by_memory.layouts(), least_taken_.takes, least_taken_.has});
+    if (watch_) watch_(progress());
     require(line_.size() <= most_, Exit::config,
             "the layout search has {} candidates in its queue, more than fit in memory, because their bounds are too close; fix some of the settings "
             "that it chooses with parallel.keep",
@@ -252,8 +311,12 @@ class Search {
     if (!taken.lacks()) return false;
     result_.by_memory.add(result_.by_memory.reason(text_of(what, taken)), layouts);
     if (taken.of_device.lacks_reserve_only()) result_.by_reserve += layouts;
-    if (taken.of_device.lacks() && (least_taken_.takes == 0 || taken.of_device.takes < least_taken_.takes)) least_taken_ = taken.of_device;
+    keep_least(taken);
     return true;
+  }
+  void keep_least(const MemoryTaken& taken) {
+    const MemoryTaken::Usage& device = taken.of_device;
+    if (device.lacks() && (result_.least.takes == 0 || device.takes < result_.least.takes)) result_.least = device;
   }
   static constexpr const char* of_parts = "weights, gradients, optimizer states and kept activations take";
 
@@ -274,7 +337,7 @@ class Search {
   StageRuns runs_;
   StagePlans::Counted counted_;
   std::vector<FoundLayout> found_;
-  MemoryTaken::Usage least_taken_;  // of the layout that needs least among those that do not fit in a device; 0: none
+  bool known_to_fit_ = false;  // a layout is known to fit, so that the search must find it
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> line_;
   SearchResult result_;
 };

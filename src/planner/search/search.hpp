@@ -39,6 +39,8 @@ struct SearchResult {
   double slower = 0;             // layouts that were discarded by their bound as slower than the best, and that are not known to be too large
   double least_slower = 0;       // lower bound in seconds of the fastest of these
   Index predicted = 0;           // number of layouts that were predicted
+  bool given_up = false;         // many dry runs found no layout that fits, not even among those with the smallest lower bounds
+  MemoryTaken::Usage least;      // memory of the layout that needs least among those that do not fit in a device; 0: none
   Islands islands;               // islands of the ranks if there are several (cluster.emulate)
   std::size_t dry_runs = 0;
   double seconds = 0;  // seconds taken by the search
