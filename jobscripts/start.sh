@@ -121,7 +121,7 @@ check_deck() {
 check_grid() {
   local code=0 said data
   said=$(timeout 60 "$gyrfalcon" plan "${@:2}" --ranks "$1" 2>&1) || code=$?
-  data=$(sed -n 's/^warning: train stops: //p' <<< "$said")
+  data=$(sed -n 's/^warning: train stops: //p; s/^note: \(the deck names no training data.*\)/\1/p' <<< "$said")
   case $code in
     0) [ -z "$data" ] || [ -n "${waits:-}" ] || refuse "$(case $data in *'does not exist'*) echo 66 ;; *) echo 65 ;; esac)" "the job would stop at its start: $data" ;;
     64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $(sed -n '/^gyrfalcon: /,$p' <<< "$said")" ;;

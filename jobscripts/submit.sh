@@ -4,7 +4,7 @@
 # cannot contain variables. Program and deck are checked before the job waits in a queue, the deck on the ranks of the job.
 #   submit.sh [--dry-run] [OPTION of sbatch or qsub ...] SCRIPT DECK [key=value ...]
 # --dry-run checks the deck and prints the command, the number of ranks, the settings of the script and those of the site
-# file with NCCL, UCX and libfabric. It submits nothing and needs no scheduler.
+# file with NCCL, UCX and libfabric. It submits nothing and needs neither a scheduler nor a program for GPUs.
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
 # VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong token files (except for a job that
 # waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 78 a deck
@@ -31,8 +31,18 @@ while [ $# -gt 0 ] && [ -z "$script" ]; do
 done
 [ -n "$script" ] || refuse 64 "no jobscript is named; write submit.sh [OPTION ...] SCRIPT DECK [key=value ...], where SCRIPT is one of $(scripts)"
 read_site
-if grep -q '^export BIND=gpu' "$script"; then find_program gpu; else find_program "${BIND:-rank}"; fi
 check_deck "$@"
+bind=${BIND:-rank}
+! grep -q '^export BIND=gpu' "$script" || bind=gpu
+# A dry run needs no program of the script's kind: any program plans the deck.
+if [ -n "$dry_run" ] && ! lacks=$(find_program "$bind" 2>&1); then
+  printf '%s\nsubmit.sh: the job itself would be refused (69); the dry run goes on\n' "$lacks" >&2
+  gyrfalcon=''
+  case $lacks in *'built for CPUs'*) ;; *) unset GYRFALCON ;; esac
+  if (find_program rank) 2> /dev/null; then find_program rank; fi
+else
+  find_program "$bind"
+fi
 for word in "${@:2}"; do
   case $word in
     -*) refuse 64 "$word: options of sbatch and qsub stand before the script, and keys of the deck are written section.key=value" ;;
@@ -85,7 +95,9 @@ if [ -z "$dry_run" ] && ! command -v "$scheduler" > /dev/null; then
 fi
 count=$(ranks)
 case " ${options[*]}" in *' --dependency'* | *' -d'* | *depend=*) waits=yes ;; esac
-if [ -n "$count" ]; then
+if [ -z "$gyrfalcon" ]; then
+  echo "submit.sh: the deck is not checked, because there is no program" >&2
+elif [ -n "$count" ]; then
   check_grid "$count" "$@"
 else
   echo "submit.sh: the deck is not checked, because the options do not state the number of ranks; RANKS=N would" >&2

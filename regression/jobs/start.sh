@@ -183,6 +183,13 @@ with=(GYRFALCON_SITE="$folder/both.sh")
 submit 0 --dry-run slurm-gpu.sh my.yaml
 for text in 'names a partition with PARTITION=gpu and in its options ( *-p cpu)' 'UCX_TLS=rc,sm,self' 'FI_PROVIDER=cxi' 'ranks: *16$'; do said "$text"; done
 with=()
+with=(GYRFALCON=/no/program)
+submit 66 --dry-run slurm-gpu8.sh nosuch.yaml
+said 'there is no deck nosuch.yaml'
+submit 69 slurm-gpu8.sh my.yaml
+submit 0 --dry-run slurm-gpu8.sh my.yaml
+for text in 'the program GYRFALCON=/no/program is missing' 'the job itself would be refused (69); the dry run goes on' 'ranks: *64$' 'nothing has been submitted'; do said "$text"; done
+with=()
 submit 0 --dry-run --nodes=1k slurm-gpu.sh my.yaml
 said 'ranks: *unknown'
 submit 0 --dry-run pbs-cpu.sh my.yaml 'data.prefixes=[a,b]'
