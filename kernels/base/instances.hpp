@@ -149,6 +149,17 @@
 #define GYR_INT8_LINEAR(T, S) template void linear<T, S>(Device&, Matrix<const T>, const Int8Matrix&, Matrix<S>, double, double);
 #define GYR_INT8_FEW_ROWS(T, S) template void few_rows_gemm<T, S>(Device&, Matrix<const T>, const Int8Matrix&, Matrix<S>, double, double);
 
+#define GYR_TERNARY_OF(T)                                                                                                                           \
+  template void quantize_weight<T>(Device&, Matrix<const T>, const RowSections&, Tensor1<const Acc<T>>, Ternary, Tensor2<T>);                       \
+  template void row_magnitudes<T>(Device&, Matrix<const T>, Tensor1<Acc<T>>);                                                                       \
+  template void quantize_rows<T>(Device&, Matrix<const T>, Tensor1<const Acc<T>>, Ternary, Tensor2<T>);                                             \
+  template void scale_products<T>(Device&, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, const RowSections&, Tensor1<const Acc<T>>, double, double, \
+                                  Matrix<T>);
+#define GYR_TERNARY(T) GYR_TERNARY_OF(T) template void magnitude_sums<T>(Device&, Matrix<const T>, const RowSections&, Tensor1<double>);
+#define GYR_BACKEND_TERNARY(T) \
+  GYR_TERNARY_OF(T) template void magnitude_sums<T>(Device&, Matrix<const T>, const RowSections&, Tensor1<double>, Tensor1<double>);
+#define GYR_TERNARY_SCALES(A) template void weight_scales<A>(Device&, const RowSections&, Tensor1<const double>, Tensor1<A>);
+
 #define GYR_SSD(T)                                                                                                                                   \
   template void ssd<T>(Device&, const SsdShape&, const SsdInput<T>&, const SsdWeights<Acc<T>>&, Tensor2<const Acc<T>>, Tensor2<T>, SsdSaved<Acc<T>>, \
                        Tensor2<Acc<T>>);                                                                                                             \
