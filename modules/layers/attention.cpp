@@ -85,8 +85,9 @@ void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor
   a.show(name_, ".values", columns(qkv, q_width() + k_width(), k_width()), *v_);
   a.show(name_, ".attended", out, *o_);
   const auto gated = c_.output_gate ? gate_output(a, frame, h, out) : out;
+  const auto largest = save_magnitudes<T>(a, frame, Keys::magnitudes, *o_, gated);
   if (!y.data()) return;
-  adapted_linear<T>(a.dev, {o_}, gated, y, c_.out_multiplier, beta(add));
+  adapted_linear<T>(a, {o_}, gated, y, c_.out_multiplier, beta(add), largest);
   if (c_.bias && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const Acc<T>>(), c_.out_multiplier, y);
 }
 
@@ -95,7 +96,7 @@ template <class T>
 Tensor2<T> Attention<T>::gate_output(Pass& a, Frame& frame, AllRows<T>& h, Tensor2<T> out) {
   const Index rows = out.extent(0);
   const auto gate = frame.put(Keys::gate, rows, out_width()), gated = frame.put(Keys::gated, rows, out_width());
-  if (frame.wants(Keys::gate)) adapted_linear<T>(a.dev, {gate_}, h.gather(), gate, c_.in_multiplier);
+  if (frame.wants(Keys::gate)) adapted_linear<T>(a, {gate_}, h.gather(), gate, c_.in_multiplier);
   if (frame.wants(Keys::gated)) {
     Scope scope(a.dev.scratch);
     glu<T>(a.dev, Activation::sigmoid, gate_and_output(a, gate, out), 1, gated);
@@ -132,7 +133,7 @@ template <class T>
 void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> all_h, Tensor2<T> all_qkv, Index first) {
   const auto h = rows_from(all_h, first);
   const auto qkv = rows_from(all_qkv, first);
-  adapted_linear<T>(a.dev, {q_, k_, v_}, h, qkv, c_.in_multiplier);
+  adapted_linear<T>(a, {q_, k_, v_}, h, qkv, c_.in_multiplier);
   if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   if (c_.qk_norm) norm_heads(a, qkv, rows_from(frame.get(Keys::raw), first), rows_from(frame.get(Keys::rstd), first));
   rotate<T>(a, Rotate::forward, columns(qkv, 0, q_width() + k_width()), columns(qkv, 0, q_width() + k_width()), first);
@@ -284,7 +285,7 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   Scope scope(a.dev.scratch);
 
   auto dout = a.scratch<T>("gradient of attention output", rows, out_width());
-  adapted_linear_backward_input<T>(a.dev, {o_}, dy, dout, c_.out_multiplier);
+  adapted_linear_backward_input<T>(a, {o_}, dy, dout, c_.out_multiplier);
   contribute_once<T>(a.dev, *o_, dout);
   if (c_.bias) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
   if (c_.output_gate) gate_backward(a, frame, dout);
@@ -314,15 +315,15 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
   rotate<A>(a, Rotate::backward, columns(dwide, 0, q_width() + k_width()), columns(dqkv, 0, q_width() + k_width()));
   if (c_.qk_norm) norm_heads_backward(a, frame, dqkv);
   if (has_qkv_bias()) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
-  adapted_linear_backward_input<T>(a.dev, {q_, k_, v_}, dqkv, dh, c_.in_multiplier, beta(add));
-  if (c_.output_gate) adapted_linear_backward_input<T>(a.dev, {gate_}, frame.get(Keys::dgate), dh, c_.in_multiplier, 1);
+  adapted_linear_backward_input<T>(a, {q_, k_, v_}, dqkv, dh, c_.in_multiplier, beta(add));
+  if (c_.output_gate) adapted_linear_backward_input<T>(a, {gate_}, frame.get(Keys::dgate), dh, c_.in_multiplier, 1);
 }
 
 template <class T>
 void Attention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  adapted_weights_backward<T>(a.dev, {o_}, dy, frame.get(c_.output_gate ? Keys::gated : Keys::attended), c_.out_multiplier);
-  if (c_.output_gate) adapted_weights_backward<T>(a.dev, {gate_}, frame.get(Keys::dgate), h, c_.in_multiplier);
-  adapted_weights_backward<T>(a.dev, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
+  adapted_weights_backward<T>(a, {o_}, dy, frame.get(c_.output_gate ? Keys::gated : Keys::attended), c_.out_multiplier, frame.get(Keys::magnitudes));
+  if (c_.output_gate) adapted_weights_backward<T>(a, {gate_}, frame.get(Keys::dgate), h, c_.in_multiplier);
+  adapted_weights_backward<T>(a, {q_, k_, v_}, frame.get(Keys::dqkv), h, c_.in_multiplier);
 }
 
 void read_rope_scaling(Section& s, RopeScaling& c) {

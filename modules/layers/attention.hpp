@@ -32,6 +32,7 @@ class Attention final : public Branch<T> {
     static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split};
     static constexpr Key<Tensor2<Acc<T>>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients},
         rstd{"inverse root mean squares of heads", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split};
+    static constexpr Key<Tensor1<Acc<T>>> magnitudes{"magnitudes of the attention output"};  // with ternary layers only
     static constexpr Key<Tensor3<T>> cache{"KV cache"};
   };
   bool has_qkv_bias() const { return c_.bias || c_.qkv_bias; }

@@ -47,6 +47,7 @@ class GatedDeltaNet final : public Branch<T> {
     static constexpr Key<Tensor2<T>> projected{"projected", RecomputeCost::gemm, until_input, RowSplit::split},
         convolved{"convolved", RecomputeCost::pass, until_input}, scan{"scan", RecomputeCost::mixing, until_input},
         gated{"gated", RecomputeCost::pass}, dprojected{"gradient of projected"};
+    static constexpr Key<Tensor1<A>> magnitudes{"magnitudes of gated"};  // with ternary layers only
     static constexpr Key<Tensor2<A>> squares{"squares of heads", RecomputeCost::sum, until_input};
     static constexpr Key<Tensor3<A>> states{"states of chunks", RecomputeCost::mixing, until_input}, state{"delta rule state"};
     static constexpr Key<Tensor3<T>> convolution{"convolution state"}, before{"inputs before blocks", RecomputeCost::sum, until_input};
@@ -162,7 +163,7 @@ void GatedDeltaNet<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Te
   const auto gated = frame.put(Keys::gated, rows, inner());
   if (frame.wants(Keys::projected)) {
     const Index first = frame.first_row_wanted(Keys::projected);
-    adapted_linear<T>(a.dev, {q_, k_, v_, z_, b_, a_}, rows_from(h.gather(), first), rows_from(p, first));
+    adapted_linear<T>(a, {q_, k_, v_, z_, b_, a_}, rows_from(h.gather(), first), rows_from(p, first));
   }
   if (a.state) mix_with_past(a, p, conv, scan);
   else if (a.context) mix_shared(a, frame, p, conv, scan, states);
@@ -172,7 +173,8 @@ void GatedDeltaNet<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Te
   a.show(name_, ".convolved", conv, *conv_);
   a.show(name_, ".scan", scan, *out_);
   a.show(name_, ".gated", gated, *out_);
-  if (y.data()) adapted_linear<T>(a.dev, {out_}, gated, y, 1, beta(add));
+  const auto largest = save_magnitudes<T>(a, frame, Keys::magnitudes, *out_, gated);
+  if (y.data()) adapted_linear<T>(a, {out_}, gated, y, 1, beta(add), largest);
 }
 
 // Mixing over the tokens: convolution and gated delta rule.
@@ -288,20 +290,20 @@ void GatedDeltaNet<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add 
   const Index rows = dy.extent(0);
   Scope scope(a.dev.scratch);
   const auto dgated = a.scratch<T>("gradient of gated", rows, inner());
-  adapted_linear_backward_input<T>(a.dev, {out_}, dy, dgated);
+  adapted_linear_backward_input<T>(a, {out_}, dy, dgated);
   contribute_once<T>(a.dev, *out_, dgated);
   const auto dp = frame.put(Keys::dprojected, rows, projected());
   const auto dscan = a.scratch<T>("gradient of scan", rows, inner()), dconv = a.scratch<T>("gradient of convolved", rows, channels());
   gate_and_norm_backward(a, frame, dgated, p, scan, dscan, dp);
   mix_backward(a, frame, p, conv, dscan, dconv, dp);
   convolution_backward_of(a, frame, p, dconv, dp);
-  adapted_linear_backward_input<T>(a.dev, {q_, k_, v_, z_, b_, a_}, dp, dh, 1, beta(add));
+  adapted_linear_backward_input<T>(a, {q_, k_, v_, z_, b_, a_}, dp, dh, 1, beta(add));
 }
 
 template <class T>
 void GatedDeltaNet<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  adapted_weights_backward<T>(a.dev, {out_}, dy, frame.get(Keys::gated));
-  adapted_weights_backward<T>(a.dev, {q_, k_, v_, z_, b_, a_}, frame.get(Keys::dprojected), h);
+  adapted_weights_backward<T>(a, {out_}, dy, frame.get(Keys::gated), 1, frame.get(Keys::magnitudes));
+  adapted_weights_backward<T>(a, {q_, k_, v_, z_, b_, a_}, frame.get(Keys::dprojected), h);
 }
 
 // With context parallelism, the gradient of the state that leaves each block is known once those of the initial states of
@@ -379,14 +381,15 @@ struct DeltaLayer final : SingleLayer<T, GatedDeltaNet> {
 
 constexpr char delta_name[] = ".linear_attn";
 
-const Registered delta_net({'G',
-                            "delta",
-                            "gated delta net",
-                            make_layer<DeltaLayer>,
-                            delta_flops,
-                            chains_of<delta_operators, delta_name>,
-                            {{"delta", "gated delta net", read_delta}},
-                            {.convolution = {[](const ModelConfig& m) { return m.delta.conv_kernel; }, "delta.conv_kernel"}, .same_launches = true}});
+const Registered delta_net(
+    {'G',
+     "delta",
+     "gated delta net",
+     make_layer<DeltaLayer>,
+     delta_flops,
+     chains_of<delta_operators, delta_name>,
+     {{"delta", "gated delta net", read_delta}},
+     {.convolution = {[](const ModelConfig& m) { return m.delta.conv_kernel; }, "delta.conv_kernel"}, .same_launches = true, .ternary = true}});
 
 }  // namespace
 }  // namespace gyr

@@ -114,7 +114,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   if (frame.wants(Keys::projected)) {
     const Index first = frame.first_row_wanted(Keys::projected);
     const Tensor2<T> fresh = rows_from(p, first);
-    adapted_linear<T>(a.dev, {in_}, rows_from(h.gather(), first), fresh, c_.in_multiplier);
+    adapted_linear<T>(a, {in_}, rows_from(h.gather(), first), fresh, c_.in_multiplier);
     Scope scope(a.dev.scratch);
     bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), fresh);
   }
@@ -127,8 +127,9 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   a.show(name_, ".convolved", conv, *conv_);
   a.show(name_, ".scan", scan, *out_);
   a.show(name_, ".gated", gated, *out_);
+  const auto largest = save_magnitudes<T>(a, frame, Keys::magnitudes, *out_, gated);
   if (!y.data()) return;
-  adapted_linear<T>(a.dev, {out_}, gated, y, c_.out_multiplier, beta(add));
+  adapted_linear<T>(a, {out_}, gated, y, c_.out_multiplier, beta(add), largest);
   if (out_bias_ && a.holders(*out_).rank() == 0) add_bias<T>(a.dev, out_bias_->vector<const A>(), c_.out_multiplier, y);
 }
 
@@ -203,7 +204,7 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Ten
   Scope scope(a.dev.scratch);
 
   auto dgated = a.scratch<T>("gradient of gated", rows, inner());
-  adapted_linear_backward_input<T>(a.dev, {out_}, dy, dgated, c_.out_multiplier);
+  adapted_linear_backward_input<T>(a, {out_}, dy, dgated, c_.out_multiplier);
   contribute_once<T>(a.dev, *out_, dgated);
   if (out_bias_) biases_backward<T>(a.dev, {out_bias_}, dy, c_.out_multiplier);
 
@@ -226,13 +227,13 @@ void Mamba<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Ten
   convolution_backward_of(a, frame, p, dconv, dp);
   bias_scale<T>(a.dev, {}, multipliers(a.dev), dp);
   if (in_bias_) biases_backward<T>(a.dev, {in_bias_}, dp);
-  adapted_linear_backward_input<T>(a.dev, {in_}, dp, dh, c_.in_multiplier, beta(add));
+  adapted_linear_backward_input<T>(a, {in_}, dp, dh, c_.in_multiplier, beta(add));
 }
 
 template <class T>
 void Mamba<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  adapted_weights_backward<T>(a.dev, {out_}, dy, frame.get(Keys::gated), c_.out_multiplier);
-  adapted_weights_backward<T>(a.dev, {in_}, frame.get(Keys::dprojected), h, c_.in_multiplier);
+  adapted_weights_backward<T>(a, {out_}, dy, frame.get(Keys::gated), c_.out_multiplier, frame.get(Keys::magnitudes));
+  adapted_weights_backward<T>(a, {in_}, frame.get(Keys::dprojected), h, c_.in_multiplier);
 }
 
 template <class T>

@@ -28,6 +28,7 @@ class Mamba final : public Branch<T> {
     static constexpr Key<Tensor2<T>> projected{"projected", RecomputeCost::gemm, until_input, RowSplit::split},
         convolved{"convolved", RecomputeCost::pass, until_input}, scan{"scan", RecomputeCost::mixing, until_input},
         gated{"gated", RecomputeCost::pass}, dprojected{"gradient of projected"};
+    static constexpr Key<Tensor1<A>> magnitudes{"magnitudes of gated"};  // with ternary layers only
     static constexpr Key<Tensor2<A>> dt{"time steps", RecomputeCost::mixing, until_input},
         squares{"squares of norm groups", RecomputeCost::sum, until_input};
     static constexpr Key<Tensor3<A>> states{"states of chunks", RecomputeCost::mixing, until_input}, state{"SSM state"};

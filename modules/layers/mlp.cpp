@@ -48,14 +48,15 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
   if (c_.gated) a.show(name_, ".gate", columns(gate_up, 0, intermediate_size_), *gate_);
   a.show(name_, ".up", columns(gate_up, projected() - intermediate_size_, intermediate_size_), *up_);
   a.show(name_, ".inner", inner, *down_);
+  const auto largest = save_magnitudes<T>(a, frame, Keys::magnitudes, *down_, inner);
   if (!y.data()) return;
-  adapted_linear<T>(a.dev, {down_}, inner, y, c_.down_multiplier, beta(add));
+  adapted_linear<T>(a, {down_}, inner, y, c_.down_multiplier, beta(add), largest);
   if (c_.bias && a.tensor.rank() == 0) add_bias<T>(a.dev, down_bias_->template vector<const Acc<T>>(), c_.down_multiplier, y);
 }
 
 template <class T>
 void Mlp<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> gate_up) {
-  adapted_linear<T>(a.dev, {gate_, up_}, h, gate_up);
+  adapted_linear<T>(a, {gate_, up_}, h, gate_up);
   const Parameter* const bias = c_.gated ? gate_bias_ : up_bias_;
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(bias->template vector<Acc<T>>().data(), projected()), {}, gate_up);
 }
@@ -66,7 +67,7 @@ void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tenso
   Scope scope(a.dev.scratch);
   auto dinner = a.scratch<T>("gradient of inner", rows, intermediate_size_);
   const auto dgate_up = frame.put(Keys::dgate_up, rows, projected());
-  adapted_linear_backward_input<T>(a.dev, {down_}, dy, dinner, c_.down_multiplier);
+  adapted_linear_backward_input<T>(a, {down_}, dy, dinner, c_.down_multiplier);
   contribute_once<T>(a.dev, *down_, dinner);
   if (c_.gated) glu_backward<T>(a.dev, c_.activation, dinner, frame.get(Keys::gate_up), c_.gate_multiplier, dgate_up);
   else activate_backward<T>(a.dev, c_.activation, dinner, frame.get(Keys::gate_up), c_.gate_multiplier, dgate_up);
@@ -74,13 +75,13 @@ void Mlp<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tenso
     biases_backward<T>(a.dev, {gate_bias_, up_bias_}, dgate_up);
     biases_backward<T>(a.dev, {down_bias_}, dy, c_.down_multiplier);
   }
-  adapted_linear_backward_input<T>(a.dev, {gate_, up_}, dgate_up, dh, 1, beta(add));
+  adapted_linear_backward_input<T>(a, {gate_, up_}, dgate_up, dh, 1, beta(add));
 }
 
 template <class T>
 void Mlp<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Tensor2<const T> dy) {
-  adapted_weights_backward<T>(a.dev, {down_}, dy, frame.get(Keys::inner), c_.down_multiplier);
-  adapted_weights_backward<T>(a.dev, {gate_, up_}, frame.get(Keys::dgate_up), h);
+  adapted_weights_backward<T>(a, {down_}, dy, frame.get(Keys::inner), c_.down_multiplier, frame.get(Keys::magnitudes));
+  adapted_weights_backward<T>(a, {gate_, up_}, frame.get(Keys::dgate_up), h);
 }
 
 void read_mlp(Section& s, ModelConfig& m) {

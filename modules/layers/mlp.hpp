@@ -20,6 +20,7 @@ class Mlp final : public Branch<T> {
   struct Keys {
     static constexpr Key<Tensor2<T>> gate_up{"gate and up", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split},
         inner{"inner", RecomputeCost::pass}, dgate_up{"gradient of gate and up"};
+    static constexpr Key<Tensor1<Acc<T>>> magnitudes{"magnitudes of inner"};  // with ternary layers only
   };
   Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }
   const Parameter& first() const { return c_.gated ? *gate_ : *up_; }

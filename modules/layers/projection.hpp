@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Linear layer with adjacent weights, whose outputs are side by side, and their LoRA adapters (adapter.hpp): GEMMs for
-// the output, the input gradient and the weight gradients. The backward recomputes the low-rank GEMM x a', because
+// the output, the input gradient and the weight gradients. With ternary weights (model.linear) these are the GEMMs of
+// ternary_linear.hpp, and there are no adapters. The backward recomputes the low-rank GEMM x a', because
 // storing its result costs more than computing it.
 #pragma once
 
-#include <algorithm>
-#include <initializer_list>
-
-#include "modules/weights/trainable.hpp"
+#include "modules/layers/ternary_linear.hpp"
 
 namespace gyr {
 
-using Adjacent = std::initializer_list<const Parameter*>;  // weights that are adjacent in memory; null entries are skipped
-
-inline const Parameter& first_of(Adjacent weights) {
-  const auto there = std::find_if(weights.begin(), weights.end(), [](const Parameter* w) { return w != nullptr; });
-  ensure(there != weights.end(), "the projection has no weights");
-  return **there;
-}
-inline Index outputs_of(Adjacent weights) {
-  Index rows = 0;
-  for (const Parameter* w : weights) rows += w ? w->rows() : 0;
-  return rows;
-}
 // Calls body(adapter, first output column of its weight, number of columns) for each adapter.
 template <class Body>
 void for_adapters(Adjacent weights, const Body& body) {
@@ -34,9 +20,12 @@ void for_adapters(Adjacent weights, const Body& body) {
 }
 
 // y = scale x (w + s b a)' + beta y, with a, b and s the matrices and the scale of the weight's LoRA adapter.
+// largest: magnitudes of the rows of x, for a row-parallel layer (save_magnitudes).
 template <class T>
-void adapted_linear(Device& dev, Adjacent weights, std::type_identity_t<Matrix<const T>> x /*(R,K)*/, std::type_identity_t<Matrix<T>> y /*(R,N)*/,
-                    double scale = 1, double beta = 0) {
+void adapted_linear(Pass& a, Adjacent weights, std::type_identity_t<Matrix<const T>> x /*(R,K)*/, std::type_identity_t<Matrix<T>> y /*(R,N)*/,
+                    double scale = 1, double beta = 0, Tensor1<const Acc<T>> largest = {}) {
+  if (first_of(weights).ternary) return TernaryLinear<T>(a, weights).forward(x, largest, y, scale, beta);
+  Device& dev = a.dev;
   linear<T>(dev, x, first_of(weights).template factor<T>(outputs_of(weights)), y, scale, beta);
   for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
     Scope scope(dev.scratch);
@@ -48,8 +37,10 @@ void adapted_linear(Device& dev, Adjacent weights, std::type_identity_t<Matrix<c
 
 // dx = scale dy (w + s b a) + beta dx.
 template <class T>
-void adapted_linear_backward_input(Device& dev, Adjacent weights, std::type_identity_t<Matrix<const T>> dy /*(R,N)*/,
+void adapted_linear_backward_input(Pass& a, Adjacent weights, std::type_identity_t<Matrix<const T>> dy /*(R,N)*/,
                                    std::type_identity_t<Matrix<T>> dx /*(R,K)*/, double scale = 1, double beta = 0) {
+  if (first_of(weights).ternary) return TernaryLinear<T>(a, weights).backward_input(dy, dx, scale, beta);
+  Device& dev = a.dev;
   const auto w = first_of(weights).template matrix<const T>();
   linear_backward_input<T>(dev, dy, Matrix<const T>(w.data(), outputs_of(weights), w.extent(1), w.extent(1)), dx, scale, beta);
   for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
@@ -62,8 +53,10 @@ void adapted_linear_backward_input(Device& dev, Adjacent weights, std::type_iden
 
 // dw += scale dy' x, da += s scale (dy b)' x, db += s scale dy' (x a').
 template <class T>
-void adapted_weights_backward(Device& dev, Adjacent weights, std::type_identity_t<Matrix<const T>> dy /*(R,N)*/,
-                              std::type_identity_t<Matrix<const T>> x /*(R,K)*/, double scale = 1) {
+void adapted_weights_backward(Pass& a, Adjacent weights, std::type_identity_t<Matrix<const T>> dy /*(R,N)*/,
+                              std::type_identity_t<Matrix<const T>> x /*(R,K)*/, double scale = 1, Tensor1<const Acc<T>> largest = {}) {
+  if (first_of(weights).ternary) return TernaryLinear<T>(a, weights).backward_weights(weights, dy, x, largest, scale);
+  Device& dev = a.dev;
   weights_backward<T>(dev, weights, dy, x, scale);
   for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
     Scope scope(dev.scratch);

@@ -82,15 +82,16 @@ const Registered mamba({'M',
                         mamba_flops,
                         chains_of<mamba_operators, mamba_name>,
                         {mamba_section},
-                        with_mamba({.same_launches = true})});
-const Registered attention({'*',
-                            "attention",
-                            "self-attention",
-                            make_layer<AttentionLayer>,
-                            attention_flops,
-                            chains_of<attention_operators, attention_name>,
-                            {attention_section},
-                            {.attention = AttentionKind::full, .heads = attention_heads, .in_encoder = true, .same_launches = true}});
+                        with_mamba({.same_launches = true, .ternary = true})});
+const Registered attention(
+    {'*',
+     "attention",
+     "self-attention",
+     make_layer<AttentionLayer>,
+     attention_flops,
+     chains_of<attention_operators, attention_name>,
+     {attention_section},
+     {.attention = AttentionKind::full, .heads = attention_heads, .in_encoder = true, .same_launches = true, .ternary = true}});
 const Registered cross({'X',
                         "cross",
                         "cross-attention to the encoder output",
@@ -106,7 +107,7 @@ const Registered window({'W',
                          window_flops,
                          chains_of<attention_operators, attention_name>,
                          {attention_section, window_section},
-                         {.attention = AttentionKind::window, .heads = attention_heads, .same_launches = true}});
+                         {.attention = AttentionKind::window, .heads = attention_heads, .same_launches = true, .ternary = true}});
 const Registered latent({'L',
                          "latent",
                          "multi-head latent attention (MLA)",
@@ -122,7 +123,7 @@ const Registered mlp({'-',
                       mlp_flops,
                       chains_of<mlp_operators, mlp_name>,
                       {mlp_section},
-                      {.in_encoder = true, .same_launches = true}});
+                      {.in_encoder = true, .same_launches = true, .ternary = true}});
 const Registered parallel({'B',
                            "parallel",
                            "attention and MLP in parallel",
@@ -130,7 +131,7 @@ const Registered parallel({'B',
                            parallel_flops,
                            parallel_chains,
                            {attention_section, mlp_section},
-                           {.attention = AttentionKind::full, .heads = attention_heads, .in_encoder = true, .same_launches = true}});
+                           {.attention = AttentionKind::full, .heads = attention_heads, .in_encoder = true, .same_launches = true, .ternary = true}});
 const Registered experts({'E',
                           "experts",
                           "mixture of experts (MoE)",

@@ -36,6 +36,7 @@ struct LayerTraits {
   // Tensor that the first layer of this type passes on to the later ones, besides the residual stream (bundle_shapes.hpp); null: none.
   BundleShape (*carried)(const ModelConfig&, DType, const BundleRows&) = nullptr;
   bool same_launches = false;  // kernels have the same arguments in every micro-batch, if experts do not count rows on the host
+  bool ternary = false;        // linear layers may be ternary (model.linear)
   // If attention and SSM may run on separate tensor-parallel ranks (parallel.mixer): symbol of the type that has the
   // other branches only.
   char without_mixers = '\0';

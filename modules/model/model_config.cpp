@@ -62,6 +62,17 @@ void check_relative_bias(const ModelConfig& c) {
           "model.attention.relative_bias: hybrid layers (P of model.pattern) do not support it; take * and M instead, or set buckets: 0");
 }
 
+void check_linear(const ModelConfig& c) {
+  if (c.linear == LinearLayers::full) return;
+  const auto other = find_layer(c.pattern, [](const LayerTraits& t) { return !t.ternary; });
+  std::string able;
+  for (const LayerType& type : layer_types())
+    if (type.traits.ternary) able += fmt::format("{}{}", able.empty() ? "" : ", ", type.symbol);
+  require(other == std::string::npos, Exit::config,
+          "model.linear = ternary: layer {} of model.pattern is '{}', whose linear layers cannot be ternary; take layers {}, or set linear: full",
+          other + 1, c.pattern[other == std::string::npos ? 0 : other], able);
+}
+
 }  // namespace
 
 void check(const ModelConfig& c) {
@@ -71,6 +82,7 @@ void check(const ModelConfig& c) {
   require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: RoPE rotates pairs of channels, but {} is odd", c.latent.rope_dim);
   check_encoder(c);
   check_relative_bias(c);
+  check_linear(c);
   require(c.mlp.gated || c.mlp.activation != Activation::clamped_swiglu, Exit::config,
           "model.mlp.activation = clamped_swiglu: it needs a gate, but model.mlp.gated is false; set it to true, or take another activation");
   require(c.norm == NormType::rms || c.norm_offset == 0, Exit::config,
@@ -207,6 +219,9 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
       s.get("lm_head_soft_cap", d.lm_head_soft_cap, "soft cap of the logits (final_logit_softcapping): soft_cap tanh(logit / soft_cap); 0: no cap")
           .at_least(0)
           .finite();
+  c.linear = get_word(s, "linear", d.linear, {"full", "ternary"},
+                      "linear layers of attention, SSM and MLP; ternary: with weights of -1, 0 and 1 times a scale, and int8 activations, both "
+                      "quantized in every forward (BitNet b1.58); not head, router and embedding");
   c.init_std = s.get("init_std", d.init_std, "standard deviation of initial weight matrices (initializer_range; Megatron: --init-method-std)")
                    .at_least(0)
                    .at_most(1000)

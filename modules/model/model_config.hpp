@@ -155,12 +155,13 @@ struct ModelConfig {
   double rms_norm_eps = 1e-5;
   bool tie_word_embeddings = false;
   double embedding_multiplier = 1, lm_head_multiplier = 1;
-  double lm_head_soft_cap = 0;              // soft cap of logits by tanh; 0: none
-  double init_std = 0.02;                   // standard deviation of initial weight matrices
-  std::int32_t pad_token_id = -1;           // padding token, whose embedding gets no gradient; negative: none
-  std::int32_t decoder_start_token_id = 0;  // first token of the decoder input after an encoder
-  std::string encoder_front = "tokens";     // what makes the first rows of an encoder, see front.hpp
-  std::optional<StackConfig> encoder = {};  // configuration of the layers before the symbol >; none: that of the other layers
+  double lm_head_soft_cap = 0;               // soft cap of logits by tanh; 0: none
+  LinearLayers linear = LinearLayers::full;  // GEMMs of the linear layers of attention, SSM and MLP
+  double init_std = 0.02;                    // standard deviation of initial weight matrices
+  std::int32_t pad_token_id = -1;            // padding token, whose embedding gets no gradient; negative: none
+  std::int32_t decoder_start_token_id = 0;   // first token of the decoder input after an encoder
+  std::string encoder_front = "tokens";      // what makes the first rows of an encoder, see front.hpp
+  std::optional<StackConfig> encoder = {};   // configuration of the layers before the symbol >; none: that of the other layers
   AttentionConfig attention;
   WindowConfig window;
   MambaConfig mamba;

@@ -7,6 +7,7 @@
 #include "kernels/base/host_work.hpp"
 #include "kernels/ops/elementwise.hpp"
 #include "kernels/ops/host_values.hpp"
+#include "modules/weights/ternary_sections.hpp"
 
 namespace gyr {
 
@@ -40,6 +41,7 @@ Parameter& Parameters::declare(Weight weight, Fit fit) {
   if (fit == Fit::aligned || all_.empty()) cluster_trained_.push_back(false);
   p->cluster_ = int(cluster_trained_.size()) - 1;
   if (p->trained) cluster_trained_.back() = true;
+  p->ternary = linear_ == LinearLayers::ternary && p->weight.adapts;
   if (lora_.targets_weight(p->weight)) without_adapter_.push_back(p.get());
   all_.push_back(std::move(p));
   return *all_.back();
@@ -175,6 +177,7 @@ void Parameters::allocate(Arena& weights, Arena& gradients, Gradients keep) {
   if (borrows_) return;
   allocate_values(weights);
   allocate_int8(weights);
+  allocate_ternary_scales(weights);
   if (keep == Gradients::none) return;
   allocate_gradients(gradients);
   expert_loads_.allocate(weights);
@@ -195,7 +198,7 @@ void Parameters::borrow(ParameterList of) {
     require((*found)->dtype_ == mine->dtype_ && boxes(**found) == boxes(*mine) && factors_ == Factors::stored, Exit::config,
             "{} cannot be borrowed: it is stored as {} in another tensor-parallel sharding or in int8; use the layout and precision of training",
             mine->weight.name, name_of((*found)->dtype_));
-    mine->value_ = (*found)->value_;
+    mine->value_ = (*found)->value_, mine->ternary_scales_ = (*found)->ternary_scales_;
   }
   borrows_ = true;
 }
@@ -249,6 +252,22 @@ void Parameters::allocate_int8(Arena& arena) {
       Parameter& p = *all_[i];
       p.int8_ = {value, scale, p.rows(), p.columns()};
       value += p.size(), scale += p.rows() * p.int8_.blocks();
+    }
+  }
+}
+
+// The scales of adjacent weights that share a GEMM are adjacent.
+void Parameters::allocate_ternary_scales(Arena& arena) {
+  for (std::size_t first = 0, last; first < all_.size(); first = last) {
+    int count = 0;
+    for (last = first; last < all_.size() && all_[last]->cluster_ == all_[first]->cluster_; ++last)
+      if (all_[last]->ternary) count += sections_of(*all_[last]).count;
+    if (count == 0) continue;
+    const AnyTensor all = take(arena, accumulator_of(dtype_), count);
+    int at = 0;
+    for (std::size_t i = first; i < last; ++i) {
+      all_[i]->ternary_scales_ = rows(all, at, count - at).data;
+      at += sections_of(*all_[i]).count;
     }
   }
 }

@@ -30,9 +30,10 @@ class Parameter {
  public:
   Weight weight;
   std::optional<Adapter> adapter;
-  Placement held;       // shape and boxes of this rank's tensor-parallel shard of the weight
-  bool trained = true;  // false: frozen, without gradient and optimizer state
-  bool tied = false;    // true: another pipeline stage holds the same weight and counts it in norms and checkpoints
+  Placement held;        // shape and boxes of this rank's tensor-parallel shard of the weight
+  bool trained = true;   // false: frozen, without gradient and optimizer state
+  bool ternary = false;  // true: the layer computes with the quantized weight (ternary_linear.hpp)
+  bool tied = false;     // true: another pipeline stage holds the same weight and counts it in norms and checkpoints
 
   Index size() const { return elements(held.shape); }
   // First logical index that this rank holds along a dimension.
@@ -68,6 +69,12 @@ class Parameter {
   Tensor2<A> matrix_gradient() const {
     return trained ? Tensor2<A>(static_cast<A*>(gradient_), rows(), columns()) : Tensor2<A>();
   }
+  // Ternary weights: scales of the sections of this weight (ternary_sections.hpp) and of the adjacent weights after it, `count` in total. A
+  // forward computes them, and the backward reads them.
+  template <class A>
+  Tensor1<A> ternary_scales(int count) const {
+    return Tensor1<A>(static_cast<A*>(ternary_scales_), count);
+  }
   DType dtype() const { return dtype_; }
   AnyTensor value() const { return {value_, dtype_, size()}; }
 
@@ -93,6 +100,7 @@ class Parameter {
   DType dtype_ = DType::f32;
   void *value_ = nullptr, *gradient_ = nullptr;
   Int8Matrix int8_;  // used instead of value_ for int8 weights
+  void* ternary_scales_ = nullptr;
   bool value_is_sharded_ = false, gradient_is_sharded_ = false;
   void *kept_value_ = nullptr, *kept_gradient_ = nullptr;  // memory of the ZeRO shards of value and gradient
   // Cluster: number of a set of adjacent weights that share a GEMM, equal for all weights of the set.
@@ -167,6 +175,9 @@ class Parameters {
   // ends of the model.
   void keep_unsharded();
   int groups() const { return int(groups_.size()); }
+
+  // Sets the GEMMs of weights that a layer multiplies by adapted_linear (projection.hpp). Must be called before any declaration.
+  void compute(LinearLayers linear) { linear_ = linear; }
 
   // Sets how factors are stored. Must be called before lay_out(); int8 weights cannot be trained.
   void hold(Factors factors) { factors_ = factors; }
@@ -257,6 +268,7 @@ class Parameters {
   WeightSection section(const Bucket&, WeightSection, int number);
   void allocate_values(Arena&);
   void allocate_int8(Arena&);
+  void allocate_ternary_scales(Arena&);
   void allocate_gradients(Arena&);
   Coordinate cutting(bool of_experts) const;
   int buffers() const;
@@ -270,6 +282,7 @@ class Parameters {
   ShardedOver over_;
   Mixers mixers_;
   LoraConfig lora_;
+  LinearLayers linear_ = LinearLayers::full;
   std::vector<Parameter*> without_adapter_;  // targets whose adapters are not declared yet
   Span team_ = {0, 0};
   Factors factors_ = Factors::stored;

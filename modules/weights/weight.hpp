@@ -57,6 +57,9 @@ double draw(const Init&, const Stream&, Index element);
 // only by linear layers, which also accept it in int8.
 enum class Storage { narrow, wide, factor };
 enum class Factors { stored, int8 };  // storage format of factors in a model for inference
+// GEMMs of the linear layers of attention, SSM and MLP: with the weights as stored, or with ternary weights and int8 activations, which are
+// quantized in every forward (kernels/ops/ternary/ternary.hpp).
+enum class LinearLayers { full, ternary };
 
 // Index of the expert that a weight belongs to; count == 0: it belongs to no expert.
 struct ExpertNumber {

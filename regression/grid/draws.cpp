@@ -284,6 +284,30 @@ Draw with_twins(Draw d) {
   return d;
 }
 
+// A draw whose layers are ternary: layer types that cannot be are replaced by attention and MLP.
+Draw with_ternary_layers(Draw d) {
+  for (std::string* pattern : {&d.model.pattern, &d.ahead.pattern}) {
+    std::replace(pattern->begin(), pattern->end(), 'L', '-');
+    std::replace(pattern->begin(), pattern->end(), 'E', '-');
+  }
+  d.model.lora = {}, d.model.linear = LinearLayers::ternary;
+  return d;
+}
+
+// Scales are those of the full weights and rows, also if ranks hold copies of a part. The planned traffic is that of the closed form.
+TEST(draws, ternary_layers_equal_one_rank) {
+  World world;
+  const Index seed = number_of("GYR_SEED", 1);
+  int tried = 0, sharded = 0;
+  for (Index i = 0; i < 36; ++i) {
+    const Draw d = with_ternary_layers(draw(std::uint64_t(seed), i, world.size));
+    if (d.source_length > 0 || !can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
+    if (!expect_right(world, d, fmt::format("ternary draw {} of seed {}", i, seed), fmt::format("GYR_SEED={}", seed))) return;
+    ++tried, sharded += d.tensor > 1;
+  }
+  EXPECT_TRUE(tried >= 15 && sharded >= 5) << tried << " draws, " << sharded << " of them with tensor parallelism";
+}
+
 // Every part of the program learns of a layer type from its registration alone: with a type that only the tests have, a
 // step equals one rank, and takes the planned memory, traffic and FLOPs.
 TEST(draws, layer_type_of_tests_equals_one_rank) {

@@ -522,6 +522,29 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   }
 }
 
+// Ternary layers over tensor-parallel ranks. Each GEMM of a forward sums the magnitudes of its sections, one double each. A row-parallel
+// layer takes the maximum of each row once per forward, and the backward reads it. Recomputed layers repeat their first GEMM, and the last
+// one only if a norm follows their residual sum or, in the first residual block of P, another block does.
+void ternary_scales(const Place& p, Ledger& ledger) {
+  if (p.model().linear == LinearLayers::full) return;
+  const Index micros = p.config.micros;
+  const auto reduce = [&](const Mixers& m, Index calls, Index bytes) {
+    if (m.ranks > 1) add(ledger, m.name, Operation::all_reduce, micros * calls, bytes);
+  };
+  const auto layer = [&](const Mixers& m, std::vector<Index> column_parallel) {
+    for (const Index sections : column_parallel) reduce(m, p.count(m.symbols) + p.count(m.symbols, RecomputeCost::gemm), sections * 8);
+    const bool hybrid = std::string(m.symbols).find('P') != std::string::npos, mlp = std::string(m.symbols).find('-') != std::string::npos;
+    const Index of_hybrid = hybrid && !mlp && p.model().norm_placement == NormPlacement::before ? p.count("P", RecomputeCost::sum) : 0;
+    reduce(m, p.count(m.symbols) + last_sums_again(p, m.symbols) + of_hybrid, 8);
+    reduce(m, p.count(m.symbols) + p.count(m.symbols, RecomputeCost::sum), p.rows() * p.wide);
+  };
+  for (const Mixers& ssm : ssm_of(p)) layer(ssm, {5});
+  for (const Mixers& attention : attention_of(p))
+    layer(attention, p.model().attention.output_gate ? std::vector<Index>{3, 1} : std::vector<Index>{3});
+  layer({"P-B", p.tensor, "tensor"}, {p.model().mlp.gated ? 2 : 1});
+  layer({"G", p.tensor, "tensor"}, {6});
+}
+
 // Cross-attention over tensor-parallel ranks: gathers the encoder output (twice, with sequence parallelism) and reduces
 // its gradient.
 void source_over_tensor(const Place& p, Ledger& ledger) {
@@ -807,6 +830,7 @@ Ledger closed_form(const EngineConfig& config, const Layout& layout, int positio
   const Place p = Place::of<T>(config, layout, position);
   Ledger ledger;
   tensor_axis(p.writing(), ledger);
+  ternary_scales(p.writing(), ledger);
   context_axis(p.writing(), ledger);
   if (p.source.rows() > 0) {
     tensor_axis(p.reading(), ledger);

@@ -506,7 +506,8 @@ std::string Draw::text() const {
   if (a.soft_cap > 0 || model.lm_head_soft_cap > 0) s += fmt::format(", soft caps {:.3} and {:.3}", a.soft_cap, model.lm_head_soft_cap);
   const DropoutConfig& d = model.dropout;
   if (d.any()) s += fmt::format(", dropout {:.3} {:.3} {:.3} {:.3}", d.embedding, d.residual, d.attention, d.head);
-  s += fmt::format("{}{}", a.sinks ? ", sinks" : "", a.rope_scaling.type == RopeScaling::dynamic ? ", dynamic RoPE scaling" : "");
+  s += fmt::format("{}{}{}", model.linear == LinearLayers::ternary ? ", ternary" : "", a.sinks ? ", sinks" : "",
+                   a.rope_scaling.type == RopeScaling::dynamic ? ", dynamic RoPE scaling" : "");
   s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " with its own rope_theta" : "");
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
                    c.state_size, c.conv_kernel, c.chunk_size, norms[int(c.norm)], c.in_bias ? " in_bias" : "", c.out_bias ? " out_bias" : "",
@@ -579,6 +580,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.distinct_tokens = 0; });
   attempt([](Draw& d) { d.frozen.clear(); });
   attempt([](Draw& d) { d.model.lora = {}; });
+  attempt([](Draw& d) { d.model.linear = LinearLayers::full; });
   attempt([](Draw& d) { d.model.attention.output_gate = false; });
   attempt([](Draw& d) { d.model.moe.shared_gate = false; });
   attempt([](Draw& d) { d.model.lora.also.clear(); });

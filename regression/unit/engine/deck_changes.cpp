@@ -55,6 +55,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.tie_word_embeddings", {"true", function}},
                                                                          {"model.embedding_multiplier", {"2", function}},
                                                                          {"model.lm_head_multiplier", {"1", function}},
+                                                                         {"model.linear", {"ternary", function}},
                                                                          {"model.init_std", {"0.5", none}},
                                                                          {"model.pad_token_id", {"-1", course}},
                                                                          {"model.lm_head_soft_cap", {"0", function}},
@@ -416,6 +417,7 @@ Overrides base_of(const std::string& key) {
   if (key.starts_with("finetune.lora.") && key != "finetune.lora.rank") return {"finetune.lora.rank=2"};
   if (key == "train.init_head" || key == "train.branch") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // a pattern without sliding windows
+  if (key == "model.linear") return {"model.pattern=P*WG"};  // layers that can be ternary
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
   if (key == "model.attention.relative_bias.buckets") return without_hybrids;
   if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};

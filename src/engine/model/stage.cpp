@@ -13,7 +13,11 @@ Stage::Stage(const ModelConfig& config, DType dtype, Grid& grid, Trained trained
     : config_(config), grid_(grid), parameters_(dtype, grid.layout().coordinates(grid.position(), weight_axes), std::move(trained),
                                                 grid.layout().sharded_over(grid.position()), grid.layout().mixers()),
       offload_(offload) {
+  require(
+      factors == Factors::stored || config_.linear == LinearLayers::full, Exit::config,
+      "--weights int8: the linear layers of this model are ternary (model.linear), and are quantized from the stored weights; take --weights stored");
   parameters_.adapt(config_.lora);
+  parameters_.compute(config_.linear);
   const PipelineShape shape = pipeline_shape(grid.layout(), 1);
   for (int chunk = 0; chunk < shape.chunks; ++chunk) {
     const Span layers = grid.layout().stages.at(shape.stage(grid.coordinate(Axis::pipeline), chunk));
