@@ -2,6 +2,7 @@
 // gyrfalcon export-gguf MODEL FILE: exports a model for llama.cpp. It runs as one process without MPI or a device.
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <memory>
 
 #include "src/commands/command.hpp"
@@ -24,9 +25,10 @@ void add_export_gguf(Command& app, Action& action) {
   c->add_option("file", a->file, "File to write")->required();
   c->add_option(
        "--dtype", a->type,
-       "Data type of matrices: f32, bf16, or q8_0 (blocks of 32 8-bit integers with a scale); default: bf16 if the embedding is stored in bf16, "
+       "Data type of matrices: f32, bf16, q8_0 (blocks of 32 8-bit integers with a scale), or for weights of ternary layers tq2_0 or tq1_0 (blocks "
+       "of 256 codes -1, 0, 1 with a scale); default: bf16 if the embedding is stored in bf16, "
        "otherwise f32")
-      ->one_of({"f32", "bf16", "q8_0"})
+      ->one_of({"f32", "bf16", "q8_0", "tq2_0", "tq1_0"})
       ->advise([](const std::string& type) { return llama_type_advice(type, "gyrfalcon export-gguf MODEL model.gguf"); });
   c->add_option("--tokenizer", a->tokenizer, "tokenizer.json to export; default: the model's");
   c->add_flag("--no-tokenizer", a->options.no_tokenizer, "Export no tokenizer: llama.cpp then reads and writes token ids only");
@@ -39,7 +41,9 @@ void add_export_gguf(Command& app, Action& action) {
         require(!a->options.no_tokenizer || (a->tokenizer.empty() && a->options.split_rule.empty()), Exit::usage,
                 "--no-tokenizer cannot be combined with --tokenizer or --split-rule");
         using gguf::Type;
-        if (!a->type.empty()) a->options.type = a->type == "f32" ? Type::f32 : a->type == "bf16" ? Type::bf16 : Type::q8_0;
+        static const std::map<std::string, Type> types{
+            {"f32", Type::f32}, {"bf16", Type::bf16}, {"q8_0", Type::q8_0}, {"tq1_0", Type::tq1_0}, {"tq2_0", Type::tq2_0}};
+        if (!a->type.empty()) a->options.type = types.at(a->type);
         a->options.tokenizer = a->tokenizer;
         const auto begin = std::chrono::steady_clock::now();
         const Converted made = export_gguf(chosen_checkpoint(a->model, print_note), a->file, a->options, print_note);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "modules/cost/flops.hpp"
 #include "src/base/file_system.hpp"
@@ -15,6 +16,7 @@
 #include "src/pretrained/adapters.hpp"
 #include "src/pretrained/double_buffer.hpp"
 #include "src/pretrained/pretrained.hpp"
+#include "src/pretrained/ternary_weights.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/report/transfer.hpp"
 
@@ -35,9 +37,12 @@ bool must_be_f32(const PlannedTensor& t) {
          !is(".weight");
 }
 
-Type type_of(const PlannedTensor& t, Type wanted) {
+// ternary: names of the weights of ternary layers.
+Type type_of(const PlannedTensor& t, Type wanted, const std::set<std::string>& ternary) {
   if (must_be_f32(t)) return Type::f32;
-  return wanted == Type::q8_0 && t.shape.back() % gguf::block_size != 0 ? Type::f16 : wanted;
+  if (t.shape.back() % gguf::values_per_block(wanted) != 0) return Type::f16;
+  const bool suits = std::all_of(t.weights.begin(), t.weights.end(), [&](const std::string& w) { return ternary.contains(w); });
+  return gguf::is_ternary(wanted) && !suits ? Type::f16 : wanted;
 }
 
 // Rows of a weight that are read, changed and written as one unit.
@@ -138,6 +143,8 @@ std::uint32_t file_type_of(Type type) {  // llama.cpp's code (general.file_type)
   switch (type) {
     case Type::f16: return 1;
     case Type::q8_0: return 7;
+    case Type::tq1_0: return 36;
+    case Type::tq2_0: return 37;
     case Type::bf16: return 32;
     default: return 0;
   }
@@ -170,6 +177,17 @@ Converted export_gguf(const fs::path& model, const fs::path& file, const GgufOpt
   std::unique_ptr<WeightSource> source = open_weights(model, run.model);
   check_weights(*source, declared_weights(run.model));
   if (run.model.lora) source = merged_weights(std::move(source), run.model), run.model.lora = {};
+  const std::set<std::string> ternary = weights_of_ternary_layers(run.model);
+  require(!options.type || !gguf::is_ternary(*options.type) || !ternary.empty(), Exit::config,
+          "{}: has no ternary layers (model.linear is full), and a ternary type would lose most of the weights; choose --dtype q8_0 or bf16",
+          model.string());
+  if (!ternary.empty()) {
+    source = ternary_weights(std::move(source), run.model), run.model.linear = LinearLayers::full;
+    if (note)
+      note(
+          "weights of ternary layers are written as -1, 0 or 1 times a scale; llama.cpp rounds activations in blocks of 256 or not at all, so that "
+          "its texts may differ");
+  }
   const Companions companions = companions_of(model);
   const HuggingFaceConfig config = config_of(model, run, companions, note);
   const gguf::Architecture& architecture = gguf::architecture_of(family_for(run.model, config.model_type).architecture, model.string());
@@ -190,7 +208,7 @@ Converted export_gguf(const fs::path& model, const fs::path& file, const GgufOpt
 
   const std::vector<PlannedTensor> tensors = gguf::tensors_of(run.model, architecture);
   std::vector<gguf::Tensor> written;
-  for (const PlannedTensor& t : tensors) written.push_back({t.name, type_of(t, type), t.shape});
+  for (const PlannedTensor& t : tensors) written.push_back({t.name, type_of(t, type, ternary), t.shape});
   std::map<std::string, Shape> shapes;
   for (const Weight& w : weights) shapes[w.name] = w.shape;
 

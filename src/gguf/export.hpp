@@ -19,10 +19,12 @@ struct GgufOptions {
   bool no_tokenizer = false, overwrite = false;
 };
 
-// The file is written atomically. Vectors, norms, routers, convolutions, learned position embeddings, and A and D of
+// The file is written atomically. Weights of ternary layers (model.linear) are written as these layers compute with them, -1, 0 or 1 times a
+// scale; only such weights can have the types tq1_0 and tq2_0, if their rows are multiples of 256. Other matrices are then f16, as in
+// llama.cpp's converter. Vectors, norms, routers, convolutions, learned position embeddings, and A and D of
 // mixers are always f32. For q8_0, matrices whose row length is not a multiple of 32 are f16, as in llama.cpp's
-// converter. Exit::config with the name of the class or setting that llama.cpp does not support; Exit::usage if the
-// file exists and overwrite is false; Exit::data, Exit::missing, Exit::io.
+// converter. Exit::config for a ternary type without ternary layers, and with the name of the class or setting that llama.cpp does not support;
+// Exit::usage if the file exists and overwrite is false; Exit::data, Exit::missing, Exit::io.
 Converted export_gguf(const std::filesystem::path& model, const std::filesystem::path& file, const GgufOptions&, const Note&);
 
 }  // namespace gyr

@@ -71,12 +71,16 @@ std::string header_of(const std::vector<KeyValue>& values, const std::vector<Ten
 
 }  // namespace
 
+Index values_per_block(Type type) { return type == Type::q8_0 ? block_size : is_ternary(type) ? ternary_block_size : 1; }
+
 Index bytes_of(Type type, Index count) {
+  const Index blocks = count / values_per_block(type);
+  ensure(count % values_per_block(type) == 0, "{} values are not a multiple of the block size", count);
   switch (type) {
     case Type::f32: return 4 * count;
-    case Type::q8_0:
-      ensure(count % block_size == 0, "{} values are not a multiple of the block size", count);
-      return count / block_size * block_bytes;
+    case Type::q8_0: return 34 * blocks;
+    case Type::tq1_0: return 54 * blocks;
+    case Type::tq2_0: return 66 * blocks;
     default: return 2 * count;
   }
 }

@@ -16,10 +16,12 @@ namespace gyr::gguf {
 
 inline constexpr Index alignment = 32;  // tensors begin at multiples of this number of bytes
 
-// Data types, with ggml's type codes. q8_0: blocks of 32 values (block.hpp).
-enum class Type : std::uint32_t { f32 = 0, f16 = 1, q8_0 = 8, bf16 = 30 };
-inline constexpr Index block_size = 32, block_bytes = 34;  // values and bytes per block of q8_0
-Index bytes_of(Type, Index count);                         // for q8_0, `count` must be a multiple of 32
+// Data types, with ggml's type codes. The last three consist of blocks (block.hpp).
+enum class Type : std::uint32_t { f32 = 0, f16 = 1, bf16 = 30, q8_0 = 8, tq1_0 = 34, tq2_0 = 35 };
+inline constexpr Index block_size = 32, ternary_block_size = 256;  // values per block of q8_0; of tq1_0 and tq2_0
+Index values_per_block(Type);                                      // 1 for a type without blocks
+Index bytes_of(Type, Index count);                                 // `count`: a multiple of the values per block
+inline bool is_ternary(Type type) { return type == Type::tq1_0 || type == Type::tq2_0; }
 
 struct Tensor {
   std::string name;

@@ -110,7 +110,11 @@ File read_file(const fs::path& path) {
     std::uint64_t element_count = 1;
     for (const auto extent : t.extents) element_count *= extent;
     EXPECT_EQ(offset, end) << name;
-    const std::uint64_t size = t.type == 0 ? 4 * element_count : t.type == 8 ? element_count / 32 * 34 : 2 * element_count;
+    const std::uint64_t size = t.type == 0    ? 4 * element_count
+                               : t.type == 8  ? element_count / 32 * 34
+                               : t.type == 34 ? element_count / 256 * 54
+                               : t.type == 35 ? element_count / 256 * 66
+                                              : 2 * element_count;
     t.data = bytes.substr(begin + offset, size);
     EXPECT_EQ(t.data.size(), size) << name;
     end = rounded_up(offset + size);
@@ -398,12 +402,9 @@ class gguf_folder : public ::testing::TestWithParam<Case> {
 INSTANTIATE_TEST_SUITE_P(gguf, gguf_folder, ::testing::ValuesIn(cases),
                          [](const auto& info) { return fs::path(info.param.folder).filename().string(); });
 
-// A variant, supported by llama.cpp, of a golden model that is not: scores are scaled by the head dimension, and every
-// layer has experts.
-fs::path like_golden(const fs::path& folder, const Folder& to) {
-  HuggingFaceConfig config = read_config_json(folder / config_file_name);
-  config.model.attention.key_multiplier = 1;
-  if (config.model_type == "qwen3_moe") std::replace(config.model.pattern.begin(), config.model.pattern.end(), '-', 'E');
+// Writes a folder of the configuration, with values of the test cases.
+fs::path written_folder(const HuggingFaceConfig& config, const Folder& to) {
+  fs::create_directories(to / "model");
   const Family& family = *find_family(config.model_type);
   const StoredNames names(family, config.model);
   put_contents(to / "model" / config_file_name, write_config_json(config, family));
@@ -411,6 +412,15 @@ fs::path like_golden(const fs::path& folder, const Folder& to) {
   for (Weight& w : weights) w.name = names.place(w.name).name;
   write_weights(to / "model" / one_file_name, weights, safetensors::Type::f32);
   return to / "model";
+}
+
+// A variant, supported by llama.cpp, of a golden model that is not: scores are scaled by the head dimension, and every
+// layer has experts.
+fs::path like_golden(const fs::path& folder, const Folder& to) {
+  HuggingFaceConfig config = read_config_json(folder / config_file_name);
+  config.model.attention.key_multiplier = 1;
+  if (config.model_type == "qwen3_moe") std::replace(config.model.pattern.begin(), config.model.pattern.end(), '-', 'E');
+  return written_folder(config, to);
 }
 
 fs::path copy_weights_only(const fs::path& folder, const Folder& to) {
@@ -563,6 +573,139 @@ TEST(gguf, q8_0_rounding_matches_reference_loops) {
 // ---- tokenizers ----
 
 fs::path tokenizer_file(const std::string& name) { return fs::path(GYR_SOURCE_DIR) / "regression/golden/tokenizers" / (name + ".json"); }
+
+// ---- ternary layers ----
+
+std::string in_hex(const std::string& bytes) {
+  std::string hex;
+  for (const char byte : bytes) hex += fmt::format("{:02x}", unsigned(std::uint8_t(byte)));
+  return hex;
+}
+
+// Values of blocks of tq1_0 (code 34) or tq2_0, decoded one by one from the layout in ggml's documentation.
+std::vector<float> decoded(const std::string& data, std::uint32_t type) {
+  std::vector<float> x;
+  const std::size_t bytes = type == 34 ? 54 : 66;
+  const auto trit = [&](std::uint8_t byte, int n) {  // ggml multiplies by 3^n modulo 256, then by 3, and takes the carry
+    for (int i = 0; i < n; ++i) byte = std::uint8_t(byte * 3);
+    return (int(byte) * 3) >> 8;
+  };
+  for (std::size_t b = 0; b < data.size(); b += bytes) {
+    const std::string block = data.substr(b, bytes);
+    std::uint16_t half;
+    std::memcpy(&half, block.data() + bytes - 2, 2);
+    const float d = half_to_float(half);
+    for (std::size_t i = 0; i < 256; ++i) {
+      const auto byte = [&](std::size_t at) { return std::uint8_t(block[at]); };
+      int code;
+      if (type == 35) code = byte(i / 128 * 32 + i % 32) >> (2 * (i % 128 / 32)) & 3;
+      else if (i < 160) code = trit(byte(i % 32), int(i / 32));
+      else if (i < 240) code = trit(byte(32 + (i - 160) % 16), int((i - 160) / 16));
+      else code = trit(byte(48 + (i - 240) % 4), int((i - 240) / 4));
+      x.push_back(float(code - 1) * d);
+    }
+  }
+  return x;
+}
+
+// 256 values t_j / 2 with t_j = (7 j) mod 3 - 1. The bytes were computed with Python from ggml's description.
+TEST(gguf, ternary_blocks_have_the_stated_bytes) {
+  std::vector<float> x;
+  for (int j = 0; j < 256; ++j) x.push_back(0.5f * float((7 * j) % 3 - 1));
+  std::string tq1, tq2;
+  gguf::encode(Type::tq1_0, x.data(), 256, tq1, "x"), gguf::encode(Type::tq2_0, x.data(), 256, tq2, "x");
+  EXPECT_EQ(in_hex(tq1), "456ccf456ccf456ccf456ccf456ccf456ccf456ccf456ccf456ccf456ccf456c94bb3194bb3194bb3194bb3194bb31943092bb300038");
+  EXPECT_EQ(in_hex(tq2),
+            "186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186186180038");
+}
+
+TEST(gguf, drawn_ternary_blocks_decode_to_their_values) {
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 40; ++draw) {
+    const float scale = float(1 + random() % 2000) / 1024;  // exact in half precision
+    std::vector<float> x(256 * (1 + random() % 3));
+    for (float& v : x) v = scale * float(int(random() % 3) - 1);
+    for (const Type type : {Type::tq1_0, Type::tq2_0}) {
+      std::string data;
+      gguf::encode(type, x.data(), Index(x.size()), data, "x");
+      EXPECT_EQ(decoded(data, std::uint32_t(type)), x);
+    }
+  }
+  std::vector<float> bad(256, 1);
+  bad[7] = std::numeric_limits<float>::quiet_NaN();
+  std::string data;
+  EXPECT_THROW(gguf::encode(Type::tq2_0, bad.data(), 256, data, "x"), Error);
+}
+
+bool is_ternary_tensor(const std::string& name) {
+  for (const char* part : {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"})
+    if (name.ends_with(std::string(part) + ".weight")) return true;
+  return false;
+}
+
+// Rows of down_proj are no whole blocks, and the file has it in half precision.
+fs::path ternary_folder(const Folder& to) {
+  HuggingFaceConfig config = read_config_json(fs::path(GYR_SOURCE_DIR) / "regression/golden/families/llama_ternary" / config_file_name);
+  config.model.hidden_size = 256, config.model.mlp.intermediate_size = 320;
+  config.model.attention.num_heads = 16, config.model.attention.num_kv_heads = 2, config.model.attention.head_dim = 16;
+  return written_folder(config, to);
+}
+
+// Every tensor of a ternary layer has the values -d, 0 and d, with d the mean magnitude of the weight.
+TEST(gguf, ternary_layers_are_written_as_quantized_values) {
+  const Folder to;
+  const fs::path model = ternary_folder(to);
+  auto expected = FolderInGguf(model, "llama").tensors;
+  for (auto& [name, e] : expected) {
+    if (!is_ternary_tensor(name)) continue;
+    double sum = 0;
+    for (const float x : e.x) sum += std::abs(double(x));
+    const double mean = sum / double(e.x.size());
+    for (float& x : e.x) x = float(std::min(std::max(std::nearbyint(double(x) / mean), -1.0), 1.0) * mean);
+  }
+  for (const Type type : {Type::f32, Type::tq1_0, Type::tq2_0}) {
+    GgufOptions options = plain(type);
+    options.overwrite = true;
+    export_gguf(model, to / "file.gguf", options, {});
+    const File file = read_file(to / "file.gguf");
+    EXPECT_EQ(file.values["general.file_type"], type == Type::f32 ? 0 : type == Type::tq1_0 ? 36 : 37);
+    EXPECT_EQ(file.tensors.size(), expected.size());
+    int blocks = 0;
+    for (const auto& [name, e] : expected) {
+      const Stored& t = file.tensors.at(name);
+      const bool in_blocks = type != Type::f32 && is_ternary_tensor(name) && e.shape.back() % 256 == 0;
+      blocks += in_blocks;
+      EXPECT_EQ(t.type, e.shape.size() < 2 || type == Type::f32 ? 0u : in_blocks ? std::uint32_t(type) : 1u) << name;
+      if (t.type != std::uint32_t(type) || type == Type::f32) {
+        std::vector<float> x(e.x.size());
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          if (t.type == 0) std::memcpy(&x[i], t.data.data() + 4 * i, 4);
+          std::uint16_t half;
+          if (t.type == 1) std::memcpy(&half, t.data.data() + 2 * i, 2), x[i] = half_to_float(half);
+          ASSERT_NEAR(x[i], e.x[i], (t.type == 0 ? 1e-6f : 1e-3f) * std::max(1.0f, std::abs(e.x[i]))) << name << " " << i;
+        }
+        continue;
+      }
+      const std::vector<float> x = decoded(t.data, t.type);
+      ASSERT_EQ(x.size(), e.x.size()) << name;
+      for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(x[i], e.x[i], 1e-3f * std::abs(e.x[i])) << name << " " << i;
+    }
+    EXPECT_EQ(blocks, type == Type::f32 ? 0 : 12);
+  }
+}
+
+TEST(gguf, ternary_types_need_ternary_layers) {
+  const Folder to;
+  const fs::path model = copy_weights_only(fs::path(GYR_SOURCE_DIR) / "regression/golden/families/llama", to);
+  try {
+    export_gguf(model, to / "file.gguf", plain(Type::tq2_0), {});
+    ADD_FAILURE() << "is exported";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code, Exit::config);
+    EXPECT_NE(std::string(e.what()).find("has no ternary layers (model.linear is full)"), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(fs::exists(to / "file.gguf"));
+}
 
 TEST(gguf, pre_tokenizer_rules_have_llama_cpp_names) {
   for (const auto& [file, rule] : std::map<std::string, std::string>{{"gpt2", "gpt-2"},
