@@ -3,7 +3,7 @@
 """Writes families/NAME/{config.json, model.safetensors, expected.safetensors}: tiny models of all supported Hugging Face
 families besides Falcon-H1, and the outputs of transformers' classes for them on the CPU, in the format described in huggingface.py.
 
-    ./huggingface_families.py [NAME ...]      default: all of them; gpt_oss_blocks needs the package accelerate
+    ./huggingface_families.py [NAME ...]      default: all of them; gpt_oss_blocks and ternary models need the package accelerate
 """
 import json
 import math
@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 import transformers
 from transformers import modeling_rope_utils as rotary
-from transformers.integrations import mxfp4
+from transformers.integrations import bitnet, mxfp4
 
 import huggingface as falcon_h1
 
@@ -65,6 +65,9 @@ qwen3_next = dict(decoder, num_hidden_layers=3, full_attention_interval=3, linea
                   rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))
 dense = {"num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "mlp_only_layers"}
 qwen3_5 = {key: x for key, x in qwen3_next.items() if key not in dense}
+
+
+online_ternary = dict(quant_method="bitnet", linear_class="autobitlinear", quantization_mode="online")  # BitNet b1.58, quantized in every forward
 
 
 def names(*classes):
@@ -164,6 +167,8 @@ cases = {
                                             mlp_only_layers=[], tie_word_embeddings=True,
                                             layer_types=["full_attention", "linear_attention", "linear_attention"]), 2, 70),
     "qwen3_5": ("Qwen3_5", dict(qwen3_5), 2, 21),
+    "llama_ternary": ("Llama", dict(decoder, quantization_config=online_ternary), 2, 21),
+    "qwen3_ternary": ("Qwen3", dict(decoder, vocab_size=31, head_dim=8, attention_bias=True, quantization_config=online_ternary), 2, 17),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # head class of cases that name none
 configs = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}
@@ -200,6 +205,8 @@ def made(name):
     """The model, with its MTP modules appended to the layers, because transformers' class has none."""
     config = config_of(name)
     model = class_of(name)(config)
+    if "quantization_config" in cases[name][1]:
+        bitnet.replace_with_bitnet_linear(model, ["lm_head"], transformers.BitNetQuantConfig(**cases[name][1]["quantization_config"]))
     for _ in range(cases[name][1].get("num_nextn_predict_layers", 0)):
         layers = model.model.layers
         layer, norm = type(layers[0]), lambda: type(model.model.norm)(config.hidden_size, eps=config.rms_norm_eps)
@@ -486,6 +493,7 @@ def write_case(name, seed):
 
 def main():
     torch.set_num_threads(1)
+    torch._dynamo.config.disable = True  # the quantizers of ternary layers are compiled otherwise
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     asked = sys.argv[1:] or list(cases)

@@ -13,15 +13,35 @@ namespace {
 
 constexpr std::size_t largest_file = std::size_t(1) << 20;
 
-constexpr const char *quantization_key = "quantization_config", *blocks_method = "mxfp4";
+constexpr const char *quantization_key = "quantization_config", *blocks_method = "mxfp4", *ternary_method = "bitnet";
+constexpr const char *online_class = "autobitlinear", *online_mode = "online";
+
+// Ternary linear layers (BitNet b1.58) whose weights are stored as trained and quantized in every forward. Packed weights are not read.
+void read_ternary(ConfigReader& r, const ConfigReader::json& how) {
+  const auto demand = [&](const char* key, const ConfigReader::json& otherwise, const ConfigReader::json& supported, const char* remedy) {
+    const ConfigReader::json value = how.contains(key) ? how[key] : otherwise;
+    r.demand(value == supported, fmt::format("{}.{}", quantization_key, key), "is {}; supported is {}{}", r.text_of(value), r.text_of(supported),
+             remedy);
+  };
+  const char* const unpacked = ": use the folder with unpacked weights, which is published next to the packed one";
+  demand("linear_class", "bitlinear", online_class, unpacked);
+  demand("quantization_mode", "offline", online_mode, unpacked);
+  demand("use_rms_norm", false, false, "");
+  const ConfigReader::json excluded = how.value("modules_to_not_convert", ConfigReader::json());
+  r.demand(excluded.is_null() || excluded == ConfigReader::json::array({"lm_head"}), fmt::format("{}.modules_to_not_convert", quantization_key),
+           "is {}; supported are null and [\"lm_head\"]", r.text_of(excluded));
+  r.config.model.linear = LinearLayers::ternary;
+}
 
 // True if the file may hold expert weights in MXFP4 blocks. The tensors themselves decide which ones are;
 // modules_to_not_convert only repeats it.
 bool read_quantization(ConfigReader& reader, const Family& family) {
   const ConfigReader::json& how = reader.value(quantization_key);
-  const bool blocks = family.blocks && how.is_object() && how.value("quant_method", ConfigReader::json()) == blocks_method;
+  const ConfigReader::json method = how.is_object() ? how.value("quant_method", ConfigReader::json()) : ConfigReader::json();
+  const bool blocks = family.blocks && method == blocks_method, ternary = family.ternary && method == ternary_method;
+  if (ternary) read_ternary(reader, how);
   for (const char* key : {quantization_key, "compression_config"})
-    reader.demand(reader.value(key).is_null() || (blocks && key == quantization_key), key,
+    reader.demand(reader.value(key).is_null() || ((blocks || ternary) && key == quantization_key), key,
                   "is set: quantized weights are not supported; use the model they were made from");
   return blocks;
 }
@@ -29,6 +49,12 @@ bool read_quantization(ConfigReader& reader, const Family& family) {
 nlohmann::ordered_json written_blocks() {
   return {{"modules_to_not_convert", {"model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"}},
           {"quant_method", blocks_method}};
+}
+
+nlohmann::ordered_json written_ternary() {
+  return {{"linear_class", online_class},   {"modules_to_not_convert", nullptr},
+          {"quant_method", ternary_method}, {"quantization_mode", online_mode},
+          {"rms_norm_eps", 1e-6},           {"use_rms_norm", false}};
 }
 
 const Family& family_in(ConfigReader& reader) {
@@ -88,6 +114,7 @@ std::string write_config_json(const HuggingFaceConfig& c, const Family& family) 
   if (c.model_type == family.model_type)
     for (const auto& [key, text] : c.carried) j[key] = nlohmann::ordered_json::parse(text);
   if (c.blocks && family.blocks) j[quantization_key] = written_blocks();
+  if (c.model.linear == LinearLayers::ternary && family.ternary) j[quantization_key] = written_ternary();
   j["use_cache"] = true;
   write_tokens(c, j);
   return j.dump(2) + "\n";

@@ -28,6 +28,7 @@ struct Family {
   // Names of further tensors in which a folder may repeat the weight; null: there are none.
   std::vector<std::string> (*copies)(const ModelConfig&, const std::string& weight) = nullptr;
   bool blocks = false;     // true: folders of this family may store expert matrices in MXFP4 blocks
+  bool ternary = false;    // true: the linear layers may be ternary (quantization_config of BitNet, quantized in every forward)
   bool values = false;     // true: reward models, whose scalar head (score.weight) takes the place of the output matrix
   bool own_class = false;  // true: transformers has no class of this name, and a user must define it
 };

@@ -263,6 +263,13 @@ ModelConfig qwen3_next(Draw& d) {
   return m;
 }
 
+template <ModelConfig (*full)(Draw&)>
+ModelConfig ternary(Draw& d) {
+  ModelConfig m = full(d);
+  m.linear = LinearLayers::ternary;
+  return m;
+}
+
 struct Drawn {
   const char* model_type;
   ModelConfig (*draw)(Draw&);
@@ -287,7 +294,9 @@ constexpr Drawn drawn[] = {{"llama", llama},
                            {"modernbert", modernbert_texts},
                            {"modernbert", modernbert_tokens},
                            {"gpt_oss", gpt_oss},
-                           {"qwen3_next", qwen3_next}};
+                           {"qwen3_next", qwen3_next},
+                           {"llama", ternary<llama>},
+                           {"qwen2", ternary<qwen2>}};
 
 TEST(families, written_config_reads_back_unchanged) {
   const unsigned seed = testing::seed_of_run();
@@ -309,12 +318,36 @@ TEST(families, written_config_reads_back_unchanged) {
     const HuggingFaceConfig back = parse_config_json(text, "written");
     EXPECT_TRUE(back.notes.empty()) << back.notes.front();
     EXPECT_EQ(back.model.pattern, config.model.pattern);
+    EXPECT_EQ(back.model.linear, config.model.linear);
     EXPECT_STREQ(back.model.objective->name(), config.model.objective->name());
     EXPECT_EQ(back.model.objective->classes(), config.model.objective->classes());
     EXPECT_EQ(write_config_json(back), text);
     for (double DropoutConfig::*kind : {&DropoutConfig::attention, &DropoutConfig::residual, &DropoutConfig::embedding, &DropoutConfig::head})
       EXPECT_EQ(back.model.dropout.*kind, config.model.dropout.*kind);
   }
+}
+
+// weight_scale of a packed folder is 1 / mean |W| for one class of layers and mean |W| for the other, so that none is read by guessing.
+TEST(families, packed_ternary_weights_are_refused_by_key) {
+  const auto read = [](const char* type, const std::string& how) {
+    return parse_config_json(
+        fmt::format(R"({{"model_type": "{}", "rope_theta": 1e4, "quantization_config": {{"quant_method": "bitnet"{}}}}})", type, how), "file");
+  };
+  const std::string online = R"(, "linear_class": "autobitlinear", "quantization_mode": "online")";
+  EXPECT_EQ(read("llama", online).model.linear, LinearLayers::ternary);
+  EXPECT_EQ(read("qwen3", online + R"(, "modules_to_not_convert": ["lm_head"])").model.linear, LinearLayers::ternary);
+  const std::pair<std::string, const char*> refused[] = {
+      {"", "quantization_config.linear_class is \"bitlinear\"; supported is \"autobitlinear\""},
+      {R"(, "linear_class": "autobitlinear")", "quantization_config.quantization_mode is \"offline\"; supported is \"online\""},
+      {online + R"(, "use_rms_norm": true)", "quantization_config.use_rms_norm is true"},
+      {online + R"(, "modules_to_not_convert": ["q_proj"])", "quantization_config.modules_to_not_convert is "}};
+  for (const auto& [how, text] : refused) {
+    const Error error = error_of([&] { read("llama", how); });
+    EXPECT_EQ(error.code, Exit::data);
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+  }
+  const Error error = error_of([&] { read("gpt2", online); });
+  EXPECT_NE(std::string(error.what()).find("quantization_config is set"), std::string::npos) << error.what();
 }
 
 // Keys that a file lacks have the defaults of its class.

@@ -203,12 +203,14 @@ bool is_ignored_tensor(const std::string& tensor) { return tensor.ends_with(".ro
 }  // namespace
 
 std::vector<Family> families() {
-  return {{"llama", "LlamaForCausalLM", read_llama, write_llama, layer_pair_place, "", is_ignored_tensor},
-          {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, layer_pair_place},
-          {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, layer_pair_place, "", is_ignored_tensor},
-          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, layer_pair_place},
-          {"mixtral", "MixtralForCausalLM", read_mixtral, write_mixtral, mixtral_place},
-          {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe, layer_pair_place}};
+  std::vector<Family> all{{"llama", "LlamaForCausalLM", read_llama, write_llama, layer_pair_place, "", is_ignored_tensor},
+                          {"qwen2", "Qwen2ForCausalLM", read_qwen2, write_qwen2, layer_pair_place},
+                          {"qwen3", "Qwen3ForCausalLM", read_qwen3, write_qwen3, layer_pair_place, "", is_ignored_tensor},
+                          {"mistral", "MistralForCausalLM", read_mistral, write_mistral, layer_pair_place},
+                          {"mixtral", "MixtralForCausalLM", read_mixtral, write_mixtral, mixtral_place},
+                          {"qwen3_moe", "Qwen3MoeForCausalLM", read_qwen3_moe, write_qwen3_moe, layer_pair_place}};
+  for (Family& f : all) f.ternary = f.read != read_mixtral && f.read != read_qwen3_moe;  // expert layers cannot be ternary
+  return all;
 }
 
 }  // namespace gyr::llama
