@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/hdf5/file.hpp"
 
-#include <fcntl.h>
 #include <hdf5.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 
-#include "src/base/file_system.hpp"
-#include "src/base/input_file.hpp"
+#include "src/hdf5/access.hpp"
 #include "src/hdf5/chunks.hpp"
 #include "src/hdf5/driver.hpp"
 
@@ -29,37 +25,6 @@ namespace {
 
 constexpr Index chunk_bytes = Index(2) << 20;
 constexpr std::size_t longest_text = std::size_t(64) << 20;
-
-// Innermost message of HDF5's last error.
-std::string reason() {
-  std::string text;
-  H5Ewalk2(
-      H5E_DEFAULT, H5E_WALK_UPWARD,
-      [](unsigned depth, const H5E_error2_t* error, void* to) {
-        if (depth == 0 && error->desc) *static_cast<std::string*>(to) = error->desc;
-        return herr_t(0);
-      },
-      &text);
-  return text.empty() ? "HDF5 gives no reason (gyrfalcon info --check compares files with their checksums)" : text;
-}
-
-// Our messages contain HDF5's reasons; HDF5 must not print them itself.
-void disable_hdf5_messages() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
-
-[[noreturn]] void fail_write(const std::string& name, const std::string& why) { fail(Exit::io, "{}: cannot be written: {}", name, why); }
-
-// Reason of a failed write: the disk error if there is one, otherwise `otherwise`. HDF5 does not learn of disk errors
-// and fails later for other reasons.
-std::string cause(hid_t object, const std::string& otherwise) {
-  const Handle file(H5Iget_file_id(object), H5Fclose);
-  const std::string disk = file < 0 ? "" : failure_of(file);
-  return disk.empty() ? otherwise : disk;
-}
-
-Handle owned(hid_t id, Handle::Close close, const std::string& name) {
-  require(id >= 0, Exit::data, "{}: {}", name, reason());
-  return Handle(id, close);
-}
 
 // Sign 1 bit, exponent 8 bits with bias 127, mantissa 7 bits: readers without bfloat16 support still read the values.
 Handle bfloat16() {
@@ -104,15 +69,6 @@ Shape chunk_of(DType type, const Shape& shape) {
     chunk[d] = (shape[d] + chunks - 1) / chunks;  // chunks of equal size, because the last chunk takes as much space in the file as the others
   }
   return chunk;
-}
-
-Handle file_access() {
-  disable_hdf5_messages();
-  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_driver(access, driver(), nullptr);
-  // H5F_LIBVER_V110: from this format on, all of HDF5's metadata has checksums. HDF5 1.10 (2016) and later read it.
-  H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
-  return access;
 }
 
 }  // namespace
@@ -316,43 +272,12 @@ void Dataset::write_rows(Index first, Index count, const void* data) {
 
 File File::create(const std::filesystem::path& path) {
   const LibraryLock lock;
-  const int descriptor = ::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0666);
-  require(descriptor >= 0, Exit::io, "{}: cannot be created: {}", path.string(), why_not_opened(errno));
-  if (::close(descriptor) != 0) fail_write(path.string(), std::strerror(errno));
-  const Handle access = file_access();
-  Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose);
-  if (file < 0) fail_write(path.string(), reason());
-  return File(path.string(), std::move(file));
+  return File(path.string(), create_for_writing(path, H5P_DEFAULT));
 }
-
-namespace {
-
-// Description of a file that is no HDF5 file; empty if it may be a damaged one.
-std::string seems_to_be(const std::filesystem::path& path, const InputFile& file) {
-  std::string begin(64, ' ');
-  begin.resize(file.read(0, begin.data(), begin.size()));
-  if (begin.empty()) return "is empty, not a checkpoint (HDF5)";
-  if (begin.starts_with("\x89HDF")) return "";
-  if (path.extension() == ".yaml" || path.extension() == ".yml")
-    return "is a deck (YAML), not a checkpoint (HDF5); give a checkpoint, or the folder of its run (output.folder of the deck)";
-  const bool text =
-      std::none_of(begin.begin(), begin.end(), [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t' && c != '\r') || c == 127; });
-  return text ? "seems to be text, not a checkpoint (HDF5); give a checkpoint, the folder of a run, or a Hugging Face folder" : "";
-}
-
-}  // namespace
 
 File File::open(const std::filesystem::path& path) {
   const LibraryLock lock;
-  const InputFile readable(path);  // HDF5 does not report why it cannot open a file
-  const Handle access = file_access();
-  Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
-  if (file < 0) {
-    const std::string other = seems_to_be(path, readable);
-    require(other.empty(), Exit::data, "{}: {}", path.string(), other);
-    fail(Exit::data, "{}: is not a complete HDF5 file: {}", path.string(), reason());
-  }
-  return File(path.string(), std::move(file));
+  return File(path.string(), open_for_reading(path));
 }
 
 namespace {
@@ -447,11 +372,7 @@ Index File::bytes_read() const {
 
 void File::close() {
   const LibraryLock lock;
-  const std::shared_ptr<const Condition> disk = condition_of(object_);
-  const bool flushed = H5Fflush(object_, H5F_SCOPE_GLOBAL) >= 0;
-  const std::string why = flushed ? "" : reason();
-  object_ = Handle();  // closing still clears a flag in the file's superblock
-  if (!disk->failure.empty() || !flushed) fail_write(name_, disk->failure.empty() ? why : disk->failure);
+  close_written(object_, name_);
 }
 
 }  // namespace gyr::hdf5
