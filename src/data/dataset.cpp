@@ -154,15 +154,19 @@ std::vector<std::int32_t> Dataset::source_of(std::size_t c, const Extract& extra
 
 Blend::Pick Dataset::pick_of(std::int64_t number) const { return samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number); }
 
-std::pair<std::int64_t, std::int64_t> Dataset::place(std::int64_t number) const {
+std::pair<std::int64_t, std::vector<Extract>> Dataset::extracts(std::int64_t number) const {
   const Blend::Pick pick = pick_of(number);
-  return {pick.corpus, samples_[std::size_t(pick.corpus)]->extracts(pick.number).front().sequence};
+  return {pick.corpus, samples_[std::size_t(pick.corpus)]->extracts(pick.number)};
+}
+
+std::pair<std::int64_t, std::int64_t> Dataset::place(std::int64_t number) const {
+  const auto [corpus, parts] = extracts(number);
+  return {corpus, parts.front().sequence};
 }
 
 Sample Dataset::sample(std::int64_t number) const {
-  const Blend::Pick pick = pick_of(number);
-  const auto c = std::size_t(pick.corpus);
-  return sample_of(c, samples_[c]->extracts(pick.number), std::size_t(options_.seq_length) + 1);
+  const auto [corpus, parts] = extracts(number);
+  return sample_of(std::size_t(corpus), parts, std::size_t(options_.seq_length) + 1);
 }
 
 Sample Dataset::rest(std::int64_t corpus) const {

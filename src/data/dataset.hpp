@@ -92,6 +92,10 @@ class Dataset {
   // Exit::data, with file and byte, for ids outside the vocabulary and mask values other than 0 and 1.
   Sample sample(std::int64_t number) const;
 
+  // Corpus of sample `number`, and the tokens that it consists of.
+  std::pair<std::int64_t, std::vector<Extract>> extracts(std::int64_t number) const;
+  // The tokens of window `w` of a corpus, in [0, per_epoch(corpus)); only for the order shuffled.
+  std::vector<Extract> window(std::int64_t corpus, std::int64_t w) const { return samples_[std::size_t(corpus)]->window(w); }
   // Corpus of sample `number`, and the index of its first sequence there.
   std::pair<std::int64_t, std::int64_t> place(std::int64_t number) const;
 

@@ -53,8 +53,11 @@ class ShuffledSamples : public Samples {
   std::vector<Extract> extracts(std::int64_t number) const override {
     ensure(number >= 0, "sample number {} is out of range; it is 0 or larger", number);
     const std::int64_t epoch = number / windows_;
-    const std::int64_t window = permuted(number % windows_, windows_, epoch_key(seed_, epoch));
-    return extracts_from(start_ + window * seq_length_, seq_length_ + predicts_);
+    return window(permuted(number % windows_, windows_, epoch_key(seed_, epoch)));
+  }
+  std::vector<Extract> window(std::int64_t w) const override {
+    ensure(w >= 0 && w < windows_, "window {} is out of range; there are {}", w, windows_);
+    return extracts_from(start_ + w * seq_length_, seq_length_ + predicts_);
   }
   std::int64_t per_epoch() const override { return windows_; }
   std::int64_t size() const override { return std::numeric_limits<std::int64_t>::max(); }
@@ -172,6 +175,8 @@ class MegatronSamples : public Samples {
 };
 
 }  // namespace
+
+std::vector<Extract> Samples::window(std::int64_t) const { fail(Exit::internal, "only the order shuffled has the same windows in every epoch"); }
 
 SampleOrder parse_sample_order(std::string_view name) {
   if (name == "shuffled") return SampleOrder::shuffled;
