@@ -93,20 +93,21 @@ std::string RunLock::living_holder(const std::filesystem::path& folder) {
   return "";
 }
 
-RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settings, const char* name) : folder_(folder), name_(folder / name) {
+RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settings, const char* name)
+    : folder_(folder), name_(folder / name), choice_(settings.choice) {
   constexpr int how = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   descriptor_ = ::open(name_.c_str(), how | O_EXCL, 0666);
   created_ = descriptor_ >= 0;
   if (!created_) descriptor_ = ::open(name_.c_str(), how, 0666);
-  require(descriptor_ >= 0, Exit::io, "{}: cannot be opened: {}; or choose another output.folder", name_.string(), why_not_opened(errno));
+  require(descriptor_ >= 0, Exit::io, "{}: cannot be opened: {}; or choose another {}", name_.string(), why_not_opened(errno), choice_);
   try {
-    require(is_regular(descriptor_), Exit::io, "{}: is not a regular file; remove it, or choose another output.folder", name_.string());
+    require(is_regular(descriptor_), Exit::io, "{}: is not a regular file; remove it, or choose another {}", name_.string(), choice_);
     shared_ = may_be_shared(name_);
     const bool locked = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
     const bool taken = !locked && errno == EWOULDBLOCK;
     const Owner before = owner_in(contents(name_));
-    require(!taken, Exit::io, "{}: another run writes to this folder: {}; wait for it, end it, or choose another output.folder", name_.string(),
-            before.text());
+    require(!taken, Exit::io, "{}: another run writes to this folder: {}; wait for it, end it, or choose another {}", name_.string(), before.text(),
+            choice_);
     require_same_file();
     if (before.pid != 0) require_free(before, locked, settings);
     write(0);
@@ -142,8 +143,8 @@ void RunLock::require_free(const Owner& before, bool locked, const LockSettings&
   if (earlier_attempt(before.job, me_.job)) return taken_over(": its job has been started again");
   const JobState state = here ? JobState::unknown : state_of(before.job, me_.job);
   require(state != JobState::suspended, Exit::io,
-          "{}: another run writes to this folder: {}, whose job is suspended; wait for it, end it, or choose another output.folder", name_.string(),
-          before.text());
+          "{}: another run writes to this folder: {}, whose job is suspended; wait for it, end it, or choose another {}", name_.string(),
+          before.text(), choice_);
   if (state == JobState::gone) {
     require_still(before, 3 * beat_seconds);
     return taken_over(": its scheduler reports that the job is gone");
@@ -165,8 +166,8 @@ void RunLock::require_still(const Owner& before, double seconds) const {
     require(StopSignals::caught() == 0, Exit::again, "stopped by {} while waiting for {}", stop_reason(StopSignals::caught()), name_.string());
     sleep(0.1);
     require(look() == first, Exit::io,
-            "{}: another run writes to this folder: {}, which gives signs of life; wait for it, end it, or choose another output.folder",
-            name_.string(), before.text());
+            "{}: another run writes to this folder: {}, which gives signs of life; wait for it, end it, or choose another {}", name_.string(),
+            before.text(), choice_);
   }
 }
 
@@ -192,9 +193,8 @@ void RunLock::write(std::uint64_t beat) {
 void RunLock::wait_until_stable() const {
   sleep(stable_seconds);
   const Owner now = owner_in(contents(name_));
-  require(now.token == me_.token, Exit::io,
-          "{}: another run took this folder at the same moment: {}; wait for it, end it, or choose another output.folder", name_.string(),
-          now.text());
+  require(now.token == me_.token, Exit::io, "{}: another run took this folder at the same moment: {}; wait for it, end it, or choose another {}",
+          name_.string(), now.text(), choice_);
 }
 
 void RunLock::look() {

@@ -27,9 +27,10 @@
 namespace gyr {
 
 struct LockSettings {
-  bool take_over = false;  // true: take the folder from a holder on another machine without checking if it is alive
-  double patience = 60;    // seconds without a sign of life until a holder counts as ended
-  Note notify{};           // receives a message if the run has to wait
+  bool take_over = false;                // true: take the folder from a holder on another machine without checking if it is alive
+  double patience = 60;                  // seconds without a sign of life until a holder counts as ended
+  Note notify{};                         // receives a message if the run has to wait
+  std::string choice = "output.folder";  // key or argument that names the folder, for messages
 };
 
 class RunLock {
@@ -81,6 +82,7 @@ class RunLock {
   void run();
 
   const std::filesystem::path folder_, name_;
+  const std::string choice_;
   const Owner me_ = myself();
   std::string note_, why_lost_;
   int descriptor_;  // of the lock file
