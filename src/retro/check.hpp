@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Checks a project: a random share of its documents is cut again, and a random share of its queries is searched again.
+#pragma once
+
+#include "src/retro/neighbours.hpp"
+
+namespace gyr::retro {
+
+struct CheckCounts {
+  std::int64_t documents = 0, queries = 0;  // checked
+};
+
+// `share`: fraction of documents and of queries, each chosen independently by `seed`. Exit::data with file, dataset and row
+// of the first difference, and both values. Collective.
+CheckCounts check_project(const std::filesystem::path& project, const Database&, double share, std::uint64_t seed, Communicator& world);
+
+}  // namespace gyr::retro

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/retro/database.hpp"
+
+#include <cstring>
+#include <limits>
+
+#include "kernels/base/error.hpp"
+
+namespace gyr::retro {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+hdf5::TableReader opened(const fs::path& project, const ProjectSettings& s) {
+  const fs::path path = merged_path(project);
+  std::error_code error;
+  require(fs::exists(path, error), Exit::missing, "{}: does not exist; `gyrfalcon retro build-db {}` with the options of its first call makes it",
+          path.string(), project.string());
+  return open_tables(path, s.hash());
+}
+
+}  // namespace
+
+Database::Database(const fs::path& project, const ProjectSettings& s, const Corpora& corpora)
+    : settings_(s), corpora_(corpora), file_(opened(project, s)), size_(file_.rows<std::uint32_t>("chunks", chunk_columns)),
+      documents_(file_.rows<std::uint64_t>("doc_offsets", offset_columns)) {
+  const auto count = file_.read<std::uint64_t>("n_written");
+  require(count.size() == 1 && count[0] == std::uint64_t(size_), Exit::data, "{}:n_written: row 0 is {}, but 'chunks' has {} rows; build it again",
+          file_.name(), count.empty() ? 0 : count[0], size_);
+  std::int64_t documents = 0;
+  for (std::size_t c = 0; c < corpora.size(); ++c) documents += s.documents(c).last - s.documents(c).first;
+  require(documents == documents_, Exit::data, "{}:doc_offsets: has {} rows, but the project has {} documents; build it again", file_.name(),
+          documents_, documents);
+}
+
+void Database::require_sound(const ChunkRow& row, std::int64_t id) const {
+  const bool known = row.corpus < corpora_.size() && std::int64_t(row.document) < corpora_.file(row.corpus).sequences();
+  require(known, Exit::data, "{}:chunks: row {} names document {} of corpus {}, which does not exist; build it again", file_.name(), id, row.document,
+          row.corpus);
+  const std::int64_t length = corpora_.file(row.corpus).length(row.document);
+  const bool inside = row.first < row.last && std::int64_t(row.last) <= length && std::int64_t(row.last) - row.first <= settings_.chunk;
+  require(inside && row.terms >= 1 && row.terms <= row.last - row.first, Exit::data,
+          "{}:chunks: row {} is tokens {} to {} of a document of {}, {} of them compared, which is no chunk of at most {}; build it again",
+          file_.name(), id, row.first, row.last, length, row.terms, settings_.chunk);
+}
+
+std::vector<ChunkRow> Database::rows(std::int64_t first, std::int64_t count) const {
+  const auto values = file_.read<std::uint32_t>("chunks", chunk_columns, first, count);
+  std::vector<ChunkRow> rows(static_cast<std::size_t>(count));
+  std::memcpy(rows.data(), values.data(), values.size() * sizeof(std::uint32_t));
+  for (std::int64_t i = 0; i < count; ++i) require_sound(rows[std::size_t(i)], first + i);
+  return rows;
+}
+
+std::vector<std::int32_t> Database::tokens(const ChunkRow& row) const {
+  std::vector<std::int32_t> tokens(row.last - row.first);
+  corpora_.file(row.corpus).read(row.document, row.first, tokens);
+  return tokens;
+}
+
+Database::DocumentChunks Database::document(std::int64_t d) const {
+  const std::int64_t before = d > 0 ? d - 1 : 0;
+  const auto values = file_.read<std::uint64_t>("doc_offsets", offset_columns, before, d - before + 1);
+  const std::uint64_t* const row = values.data() + (d - before) * offset_columns;
+  const std::uint64_t first = d > 0 ? values[2] : 0, last = row[2];
+  require(first <= last && last <= std::uint64_t(size_) && row[0] < corpora_.size() &&
+              row[1] < std::uint64_t(corpora_.file(std::size_t(row[0])).sequences()),
+          Exit::data, "{}:doc_offsets: row {} has the chunks {} to {} of document {} of corpus {}, which do not exist; build it again", file_.name(),
+          d, first, last, row[1], row[0]);
+  return {std::size_t(row[0]), std::int64_t(row[1]), std::int64_t(first), std::int64_t(last)};
+}
+
+}  // namespace gyr::retro

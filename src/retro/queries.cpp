@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/retro/queries.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "kernels/base/error.hpp"
+#include "src/base/json.hpp"
+#include "src/base/output_file.hpp"
+#include "src/retro/cut.hpp"
+#include "src/retro/settings_json.hpp"
+
+namespace gyr::retro {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view queries_format = "gyrfalcon retrieval queries 1";
+
+QuerySettings query_settings_in(const Json& json) {
+  constexpr std::int64_t most = std::int64_t(1) << 60;
+  require_format(json, queries_format);
+  QuerySettings s;
+  s.project = sum_in(json, "project"), s.index = sum_in(json, "index");
+  s.chunk = count_in(json, "chunk", 1, most_chunk), s.block = count_in(json, "block", 1, most_block);
+  s.corpora = marks_in(json.at("corpora"));
+  for (const Json& weight : json.at("weights")) s.weights.push_back(weight.get<double>());
+  s.split = json.at("split").get<std::string>(), s.order = json.at("order").get<std::string>();
+  require(split_fractions(s.split).has_value(), Exit::data, "'split' is not valid");
+  require(s.order == "shuffled" || s.order == "megatron", Exit::data, "'order' is neither shuffled nor megatron");
+  s.seed = json.at("seed").get<std::uint64_t>();
+  s.seq_length = count_in(json, "seq_length", 1, std::int64_t(1) << 30), s.samples = count_in(json, "samples", 0, most);
+  s.candidates = count_in(json, "candidates", 1, most_candidates), s.saved = count_in(json, "saved", 1, s.candidates);
+  return s;
+}
+
+// Number of a corpus in the project: that of the same files, or of files with the same content; -1 if there is none.
+std::int64_t number_in_project(const CorpusMark& corpus, const ProjectSettings& project) {
+  const auto same = [&](const CorpusMark& other) {
+    return corpus.prefix == other.prefix ||
+           (!corpus.content.empty() && corpus.content == other.content && corpus.index_sum == other.index_sum && corpus.bytes == other.bytes);
+  };
+  const auto at = std::find_if(project.corpora.begin(), project.corpora.end(), same);
+  return at == project.corpora.end() ? -1 : at - project.corpora.begin();
+}
+
+void require_same_tokenizer(const fs::path& prefix, const ProjectSettings& project) {
+  const auto fingerprint = fingerprint_of(prefix);
+  if (!fingerprint || fingerprint->tokenizer.sum.empty() || project.tokenizer.sum.empty()) return;
+  require(fingerprint->tokenizer.sum == project.tokenizer.sum, Exit::data,
+          "{}: was made with the tokenizer {} (XXH3 {}), but the project with {} (XXH3 {}); use token files of the same tokenizer", prefix.string(),
+          fingerprint->tokenizer.file, fingerprint->tokenizer.sum, project.tokenizer.file, project.tokenizer.sum);
+}
+
+}  // namespace
+
+NamedValues QuerySettings::values() const {
+  NamedValues values{{"project", project},
+                     {"index", index},
+                     {"chunk", std::to_string(chunk)},
+                     {"block", std::to_string(block)},
+                     {"data.split", split},
+                     {"data.order", order},
+                     {"data.seed", std::to_string(seed)},
+                     {"train.seq_length", std::to_string(seq_length)},
+                     {"samples", std::to_string(samples)},
+                     {"candidates", std::to_string(candidates)},
+                     {"saved", std::to_string(saved)},
+                     {"number of corpora", std::to_string(corpora.size())}};
+  for (std::size_t c = 0; c < corpora.size(); ++c) {
+    for (auto& value : values_of(corpora[c], fmt::format("corpus {}:", c))) values.push_back(std::move(value));
+    if (!weights.empty()) values.emplace_back(fmt::format("corpus {}: weight", c), fmt::format("{}", weights[c]));
+  }
+  return values;
+}
+
+DatasetOptions QuerySettings::dataset() const {
+  DatasetOptions o;
+  for (std::size_t c = 0; c < corpora.size(); ++c)
+    o.corpora.push_back({corpora[c].prefix, weights.empty() ? std::nullopt : std::optional(weights[c])});
+  o.split = split, o.seq_length = seq_length, o.seed = seed, o.order = parse_sample_order(order), o.samples = samples;
+  return o;
+}
+
+fs::path neighbours_folder(const fs::path& project, const QuerySettings& s) { return query_folder(project) / ("train-" + s.hash()); }
+
+void write_query_settings(const fs::path& folder, const QuerySettings& s) {
+  const Json json{{"format", queries_format},      {"project", s.project}, {"index", s.index},           {"chunk", s.chunk}, {"block", s.block},
+                  {"corpora", json_of(s.corpora)}, {"weights", s.weights}, {"split", s.split},           {"order", s.order}, {"seed", s.seed},
+                  {"seq_length", s.seq_length},    {"samples", s.samples}, {"candidates", s.candidates}, {"saved", s.saved}};
+  OutputFile file(folder / "config.json");
+  file.append(json_text(json, 2) + "\n");
+  file.commit();
+}
+
+QuerySettings read_query_settings(const fs::path& folder) {
+  QuerySettings settings;
+  read_config(folder / "config.json", "remove the folder and run `gyrfalcon retro query` again", [&](const Json& json) {
+    settings = query_settings_in(json);
+    require(settings.weights.empty() || settings.weights.size() == settings.corpora.size(), Exit::data, "'weights' has {} elements for {} corpora",
+            settings.weights.size(), settings.corpora.size());
+    require(folder.filename() == "train-" + settings.hash(), Exit::data, "its settings have the hash {}, which is not that of its folder",
+            settings.hash());
+  });
+  return settings;
+}
+
+QuerySamples::QuerySamples(const QuerySettings& settings, const ProjectSettings& project, const fs::path& config)
+    : settings_(settings), project_(project), size_(0) {
+  dataset_ = std::make_unique<Dataset>(settings.dataset());
+  for (std::size_t c = 0; c < settings.corpora.size(); ++c) {
+    require_unchanged(settings.corpora[c], dataset_->file(std::int64_t(c)), config);
+    require_same_tokenizer(settings.corpora[c].prefix, project);
+    in_project_.push_back(number_in_project(settings.corpora[c], project));
+    size_ += dataset_->per_epoch(std::int64_t(c));
+    ends_.push_back(size_);
+  }
+  if (settings.samples > 0) size_ = settings.samples;
+}
+
+std::int64_t QuerySamples::foreign_corpora() const { return std::count(in_project_.begin(), in_project_.end(), -1); }
+
+std::pair<std::int64_t, std::vector<Extract>> QuerySamples::extracts(std::int64_t number) const {
+  if (settings_.samples > 0) return dataset_->extracts(number);
+  const auto corpus = std::upper_bound(ends_.begin(), ends_.end(), number) - ends_.begin();
+  return {corpus, dataset_->window(corpus, number - (corpus > 0 ? ends_[std::size_t(corpus - 1)] : 0))};
+}
+
+QuerySamples::Sample QuerySamples::sample(std::int64_t number) const {
+  const auto [corpus, parts] = extracts(number);
+  std::vector<std::int32_t> tokens;
+  Sample sample;
+  for (const Extract& part : parts) {
+    const std::size_t before = tokens.size();
+    tokens.resize(before + std::size_t(part.count));
+    dataset_->file(corpus).read(part.sequence, part.offset, std::span(tokens).subspan(before));
+    if (const std::int64_t c = in_project_[std::size_t(corpus)]; c >= 0) sample.documents.push_back({std::uint32_t(c), std::uint32_t(part.sequence)});
+  }
+  std::sort(sample.documents.begin(), sample.documents.end());
+  tokens.resize(std::size_t(settings_.seq_length));  // the last token is only predicted
+  for (std::int64_t first = 0; first < settings_.seq_length; first += settings_.chunk)
+    sample.chunks.push_back(distinct_terms_of(
+        project_, std::span(tokens).subspan(std::size_t(first), std::size_t(std::min(settings_.chunk, settings_.seq_length - first)))));
+  return sample;
+}
+
+std::vector<Candidate> filtered(const std::vector<Candidate>& candidates, const std::vector<Place>& documents, std::int64_t saved) {
+  std::vector<Candidate> kept;
+  for (const Candidate& c : candidates) {
+    if (std::int64_t(kept.size()) == saved) break;
+    if (!std::binary_search(documents.begin(), documents.end(), Place{c.corpus, c.document})) kept.push_back(c);
+  }
+  return kept;
+}
+
+}  // namespace gyr::retro
