@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/scalar.hpp"
 #include "src/page_parts.hpp"
 
 namespace gyr {

@@ -43,7 +43,9 @@ class RunFolder {
   }
   void add(const Rollouts& r) {
     write_rollouts(rollout_path(folder_.path(), r.iteration), r);
-    lines_ += iteration_json(figures_of(r, advantages_of(r, {}), 12, 1), 1.7e9 + double(r.iteration)) + "\n";
+    PolicyConfig c;
+    c.iterations = 12;
+    lines_ += iteration_json(figures_of(r, targets_of(r, c), c, 1), 1.7e9 + double(r.iteration)) + "\n";
     folder_.write("metrics.jsonl", lines_);
   }
   void add_course(std::mt19937& random, const std::function<std::pair<double, double>(double)>& rewards, Index iterations = 12) {
