@@ -228,6 +228,22 @@ TEST(policy_training, rollout_judges_a_model_alike_on_any_grid) {
   }
 }
 
+TEST(policy_training, report_writes_page_of_samples) {
+  const fs::path output = digits().folder / "sampled", page = output / "page.html";
+  ASSERT_EQ(digits().train(output, 1, {"rl.iterations=4"}).code, 0);
+  const Result r = run({"report", output, "--samples", page, "--iterations", "3"});
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(r.out.starts_with("wrote " + page.string() + " (3 iterations, ")) << r.out;
+  const std::string html = contents(page);
+  EXPECT_NE(html.find("token ids, because data.tokenizer of the deck is empty"), std::string::npos);
+  EXPECT_NE(html.find("give a rule weight: 0 to detect reward hacking"), std::string::npos);
+  EXPECT_EQ(html.find("https://"), std::string::npos);
+  EXPECT_EQ(run({"report", output, "--iterations", "3"}).code, int(Exit::usage));
+  const Result two = run({"report", output, output, "--samples", page});
+  EXPECT_EQ(two.code, int(Exit::usage));
+  EXPECT_NE(two.err.find("--samples describes one run, and 2 are given"), std::string::npos) << two.err;
+}
+
 TEST(policy_training, contradicting_settings_are_refused_by_name) {
   const std::vector<std::pair<Words, std::string>> wrong{
       {{"rl.num_generations=1"}, "this algorithm compares the answers to one prompt; set num_generations to 2 or more"},

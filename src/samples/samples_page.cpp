@@ -121,7 +121,7 @@ class SamplesBody {
     }
     if (html.empty()) html = "<div class=\"panel\"><span class=\"good\">No suspect was found.</span></div>\n";
     html +=
-        "<div class=\"panel scroll\"><table><thead><tr><th scope=\"col\">check</th><th scope=\"col\" class=\"text\">figure</th>"
+        "<div class=\"panel scroll checks\"><table><thead><tr><th scope=\"col\">check</th><th scope=\"col\" class=\"text\">figure</th>"
         "<th scope=\"col\" class=\"text\">threshold</th><th scope=\"col\">result</th></tr></thead><tbody>\n";
     for (const SuspectCheck& c : findings_.checks)
       html += fmt::format("<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{}</td></tr>\n", html_prose(c.name),

@@ -10,6 +10,8 @@ namespace gyr {
 
 namespace {
 
+constexpr std::size_t most_evidence = 3;  // answers
+
 // value - mean. Values that equal their mean up to rounding have no spread that could correlate with anything.
 double without(double mean, double value) { return std::abs(value - mean) <= 1e-12 * std::abs(value) ? 0 : value - mean; }
 
@@ -73,13 +75,15 @@ class SuspectSearch {
     found_.checks.push_back({std::move(name), std::move(figure), std::move(threshold), found});
   }
 
-  // The answer of the last sampled iteration that has a high reward and the lowest value of the rule.
+  // Answers of the last sampled iterations that have a high reward and the lowest value of the rule, the latest first.
   std::vector<AnswerPlace> evidence_against(const std::string& rule) const {
-    if (sampled_.empty()) return {};
-    const std::vector<std::string>& names = sampled_.back().reward_names;
-    const auto k = std::size_t(std::find(names.begin(), names.end(), rule) - names.begin());
-    if (k >= sampled_.back().lowest.size()) return {};
-    return {{sampled_.size() - 1, sampled_.back().lowest[k]}};
+    std::vector<AnswerPlace> places;
+    for (std::size_t i = sampled_.size(); i-- > 0 && places.size() < most_evidence;) {
+      const std::vector<std::string>& names = sampled_[i].reward_names;
+      const auto k = std::size_t(std::find(names.begin(), names.end(), rule) - names.begin());
+      if (k < sampled_[i].lowest.size()) places.push_back({i, sampled_[i].lowest[k]});
+    }
+    return places;
   }
 
   void check_logged_rules() {
