@@ -54,8 +54,7 @@ ModelChains hybrid_chains(const ModelConfig& c, const std::string& name) {
 }
 
 constexpr const char* help = "attention and Mamba-2 in parallel, then an MLP (Falcon-H1)";
-constexpr LayerTraits traits =
-    with_mamba({.attention = AttentionKind::full, .heads = attention_heads, .same_launches = true, .ternary = true, .without_mixers = '-'});
+constexpr LayerTraits traits = with_mamba({.attention = AttentionKind::full, .heads = attention_heads, .same_launches = true, .without_mixers = '-'});
 const Registered hybrid(
     {'P', "hybrid", help, make_layer<HybridLayer>, hybrid_flops, hybrid_chains, {attention_section, mamba_section, mlp_section}, traits});
 

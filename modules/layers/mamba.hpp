@@ -102,7 +102,7 @@ LayerFlops mamba_flops(const ModelConfig&, const TextLengths&);
 
 // Traits of a layer type with a Mamba-2 mixer.
 constexpr LayerTraits with_mamba(LayerTraits t) {
-  t.ssm = true, t.convolution = {[](const ModelConfig& m) { return m.mamba.conv_kernel; }, "mamba.conv_kernel"};
+  t.ssm = t.ternary = true, t.convolution = {[](const ModelConfig& m) { return m.mamba.conv_kernel; }, "mamba.conv_kernel"};
   return t;
 }
 void read_mamba(Section&, ModelConfig&);

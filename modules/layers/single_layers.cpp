@@ -82,7 +82,7 @@ const Registered mamba({'M',
                         mamba_flops,
                         chains_of<mamba_operators, mamba_name>,
                         {mamba_section},
-                        with_mamba({.same_launches = true, .ternary = true})});
+                        with_mamba({.same_launches = true})});
 const Registered attention(
     {'*',
      "attention",

@@ -176,6 +176,12 @@ void read_dropout(Section& s, DropoutConfig& c) {
   fraction("head", c.head, "dropout probability of the classifier's input (classifier_dropout)");
 }
 
+LinearLayers read_linear(Section& s, LinearLayers fallback) {
+  return get_word(s, "linear", fallback, {"full", "ternary"},
+                  "linear layers of attention, SSM and MLP; ternary: with weights of -1, 0 and 1 times a scale, and int8 activations, both "
+                  "quantized in every forward (BitNet b1.58); not head, router and embedding");
+}
+
 }  // namespace
 
 ModelConfig read_model_config(Section& s, const ModelConfig& d) {
@@ -219,9 +225,7 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
       s.get("lm_head_soft_cap", d.lm_head_soft_cap, "soft cap of the logits (final_logit_softcapping): soft_cap tanh(logit / soft_cap); 0: no cap")
           .at_least(0)
           .finite();
-  c.linear = get_word(s, "linear", d.linear, {"full", "ternary"},
-                      "linear layers of attention, SSM and MLP; ternary: with weights of -1, 0 and 1 times a scale, and int8 activations, both "
-                      "quantized in every forward (BitNet b1.58); not head, router and embedding");
+  c.linear = read_linear(s, d.linear);
   c.init_std = s.get("init_std", d.init_std, "standard deviation of initial weight matrices (initializer_range; Megatron: --init-method-std)")
                    .at_least(0)
                    .at_most(1000)

@@ -82,6 +82,12 @@ std::optional<PlannedSteps> planned_steps(const std::optional<PolicyConfig>& pol
   return PlannedSteps{policy->steps(), policy->per_minibatch()};
 }
 
+void check_adapters(const ModelConfig& m) {
+  require(!m.lora || m.linear == LinearLayers::full, Exit::config,
+          "finetune.lora.rank = {}: ternary linear layers (model.linear) take no adapters; set finetune.lora.rank: 0, or model.linear: full",
+          m.lora.rank);
+}
+
 // Requirements of policy training on the other sections.
 void check_policy(const RunConfig& run, const Deck& deck) {
   const ModelConfig& m = run.model;
@@ -135,9 +141,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model = read_model_config(model, defaults.model);
   read_objective_of(run, deck, *defaults.model.objective);
   run.model.lora = read_lora(finetune_section(deck).section("lora", "low-rank adapters (LoRA)"), defaults.model.lora);
-  require(!run.model.lora || run.model.linear == LinearLayers::full, Exit::config,
-          "finetune.lora.rank = {}: ternary linear layers (model.linear) take no adapters; set finetune.lora.rank: 0, or model.linear: full",
-          run.model.lora.rank);
+  check_adapters(run.model);
   check_source(run.model);
   run.model.objective->check_model(run.model);
   check_bounds(run.model, model);

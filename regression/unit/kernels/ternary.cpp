@@ -61,7 +61,7 @@ std::vector<float> block_of(const std::vector<float>& matrix, Index width, Index
 }
 
 // The stated values were computed with numpy in float.
-TEST(ternary, scales_and_products_of_the_generator_are_those_stated) {
+TEST(ternary, generated_layer_has_the_stated_values) {
   const Index width = 512, N = 8, K = 256;
   std::vector<float> a = generated(1, 64 * width), b = generated(2, 256 * width);
   for (Index r = 0; r < 64; ++r) a[r * width + 7] = float(bf16(64 * a[r * width + 7]));
