@@ -81,7 +81,7 @@ class Search {
   // True once, if many dry runs have found no layout that fits. A small space is searched to its end.
   bool tried_long_enough() const {
     return pruning_ == Pruning::bounds && !known_to_fit_ && result_.predicted == 0 && !(result_.own && result_.own->found) &&
-           result_.layouts - result_.by_rules.layouts() > layouts_in_full && runs_.count() + result_.dry_runs > dry_runs_without_fit;
+           result_.layouts - result_.by_rules.layouts() > layouts_in_full && dry_runs() > dry_runs_without_fit;
   }
 
   // Plans the layouts that take least memory by the lower bound. If none of them fits, the search is given up.
