@@ -178,7 +178,7 @@ TEST(builder, pages_divide_text_at_line_starts) {
 // A page ends at the first line break after 4 KiB: before an unindented line if one begins within 1 KiB. One rank or
 // several read the same pages, because only the bytes decide.
 TEST(builder, pages_end_at_indented_lines_too) {
-  std::mt19937 random(unsigned(seed_of_run()));
+  std::mt19937 random(seed_of_run());
   for (int trial = 0; trial < 20; ++trial) {
     const unsigned unindented = trial % 3 == 0 ? 0 : 1 + random() % 200;  // one line of so many; 0: none
     std::string text;
@@ -198,9 +198,10 @@ TEST(builder, pages_end_at_indented_lines_too) {
       const bool indented = text[end] == ' ' || text[end] == '\n';
       std::size_t head = text.find("\nhead", border - 1);
       if (head == text.npos) head = text.size();
-      if (indented) EXPECT_GT(head + 1, border + 1024) << "an unindented line begins at " << head + 1 << ", and the page ends at " << end;
-      if (indented) EXPECT_LE(end, border + longest);
-      else EXPECT_LE(end, border + 1024);
+      if (indented) {
+        EXPECT_GT(head + 1, border + 1024) << "an unindented line begins at " << head + 1 << ", and the page ends at " << end;
+      }
+      EXPECT_LE(end, border + (indented ? longest : 1024));
     }
     EXPECT_EQ(end, text.size());
     EXPECT_GE(pages.size(), text.size() / (4096 + 1024));
@@ -208,7 +209,7 @@ TEST(builder, pages_end_at_indented_lines_too) {
 }
 
 TEST(builder, text_in_another_encoding_is_refused) {
-  std::mt19937 random(unsigned(seed_of_run()));
+  std::mt19937 random(seed_of_run());
   for (const auto& format : {rule(Rule::automatic), rule(Rule::separator), rule(Rule::line), rule(Rule::page)})
     for (int trial = 0; trial < 10; ++trial) {
       const std::size_t before = 200 + random() % 90000;
