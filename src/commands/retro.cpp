@@ -168,8 +168,8 @@ void find_neighbours(Project& p) {
     print_note(fmt::format("{} of {} corpora of the deck are not in the database", samples->foreign_corpora(), settings.corpora.size()));
   std::optional<StatusLine> shown;
   if (p.first()) shown.emplace(stdout, 30);
-  const retro::NeighbourCounts counts = retro::build_neighbours(
-      folder, settings, *samples, retriever, p.database->size(), p.world, [&](std::int64_t done, std::int64_t total) {
+  const retro::NeighbourCounts counts =
+      retro::build_neighbours(folder, settings, *samples, retriever, p.database->size(), p.world, [&](std::int64_t done, std::int64_t total) {
         if (shown->due()) shown->show(fmt::format("searched {} of {} chunks, {}", done, total, duration(shown->seconds())));
       });
   shown.reset();

@@ -64,7 +64,7 @@ std::int64_t check_queries(const fs::path& folder, const Database& database, Ret
     settings = read_query_settings(folder);
     require_same({{"project", settings.project}, {"index", settings.index}},
                  {{"project", database.settings().hash()}, {"index", index_hash(database.settings(), retriever.statistics().common)}},
-                 folder / "config.json", "the index was made again since: remove the folder and run `gyrfalcon retro query` again");
+                 folder / "config.json", "the database or the index has changed since: remove the folder and run `gyrfalcon retro query` again");
     samples.emplace(settings, database.settings(), folder / "config.json");
   });
   const Blocks blocks = neighbour_blocks(folder, settings, samples->chunks());

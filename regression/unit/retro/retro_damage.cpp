@@ -189,7 +189,7 @@ TEST(retro_damage, random_damage_is_refused_or_harmless) {
   Mutation mutation(seed_of_run());
   std::map<std::string, int> refused;
   for (const auto& [name, bytes] : damaged().files()) {
-    for (int draw = 0; draw < 150; ++draw) {
+    for (int draw = 0; draw < 120; ++draw) {
       const fs::path file = damaged().path() / name;
       std::string what;
       if (name.ends_with(".json") || draw % 10 == 0) what = mutation.damage(file);

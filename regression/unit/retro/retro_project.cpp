@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Retrieval projects: chunks cover the documents, neighbours are of no document of their sample, files that are missing
-// are made again with the same bytes, and other settings are refused.
+// Retrieval projects: chunks cover the documents, neighbours are of no document of their sample, missing files
+// are rebuilt with the same bytes, and other settings are refused.
 #include <numeric>
 
+#include "regression/support/file_size_limit.hpp"
 #include "regression/support/retro.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
@@ -28,7 +29,7 @@ struct Drawn {
     for (auto& document : mask)
       for (std::size_t i = 0; i < document.size(); ++i) document[i] = std::int32_t(i / 8 % 2);
     write_token_files(folder / "a_mask", mask, TokenType::u8);
-    settings = plain_settings({folder / "a", folder / "b"}, 2 + std::int64_t(random() % 9), block > 0 ? block : 1 + std::int64_t(random() % 30));
+    settings = plain_settings({folder / "a", folder / "b"}, 2 + std::int64_t(random() % 9), block > 0 ? block : 9 + std::int64_t(random() % 40));
     settings.end = end_token, settings.special = {1, end_token};
   }
   Folder folder;
@@ -53,13 +54,14 @@ std::vector<retro::Piece> expected_pieces(const retro::ProjectSettings& s, std::
 TEST(retro_project, chunks_are_the_pieces_of_training_documents) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 5; ++draw) {
-    const Drawn drawn(random);
+    Drawn drawn(random);
+    if (draw % 2) drawn.settings.all = true, drawn.settings.split = "";
     const RetroProject project(drawn.folder / "p", drawn.settings);
     std::vector<retro::ChunkRow> expected;
     std::int64_t documents = 0, id = 0;
     for (std::size_t c = 0; c < 2; ++c) {
       const TokenLists& lists = c == 0 ? drawn.a : drawn.b;
-      const auto training = std::int64_t(std::nearbyint(0.9 * double(lists.size())));
+      const auto training = std::int64_t(draw % 2 ? double(lists.size()) : std::nearbyint(0.9 * double(lists.size())));
       for (std::int64_t d = 0; d < training; ++d, ++documents) {
         const auto pieces = expected_pieces(drawn.settings, lists[std::size_t(d)], c == 0 ? &drawn.mask[std::size_t(d)] : nullptr);
         const auto place = project.database->document(documents);
@@ -176,7 +178,7 @@ TEST(retro_project, empty_database_gives_missing_neighbours) {
   EXPECT_NE(retro::project_summary(project.path, *project.database).find("0 of at most 4 tokens"), std::string::npos);
 }
 
-TEST(retro_project, missing_files_are_made_again_with_equal_bytes) {
+TEST(retro_project, missing_files_are_rebuilt_with_equal_bytes) {
   std::mt19937 random(seed_of_run());
   const Drawn drawn(random, 7);
   const fs::path path = drawn.folder / "p";
@@ -187,7 +189,7 @@ TEST(retro_project, missing_files_are_made_again_with_equal_bytes) {
   make();
   const auto before = files_below(path);
   EXPECT_GT(before.size(), 15u);
-  for (int draw = 0; draw < 8; ++draw) {
+  for (int draw = 0; draw < 5; ++draw) {
     std::string removed;
     for (const auto& [name, bytes] : before)
       if (name != "config.json" && random() % 3 == 0) fs::remove(path / name), removed += name + " ";
@@ -195,6 +197,28 @@ TEST(retro_project, missing_files_are_made_again_with_equal_bytes) {
     make();
     fs::remove(path / "index/bm25/0-7.hdf5.tmp");
     EXPECT_TRUE(files_below(path) == before) << "after removal of " << removed;
+  }
+}
+
+TEST(retro_project, full_disk_leaves_a_project_that_continues) {
+  std::mt19937 random(seed_of_run());
+  const Drawn drawn(random, 10);
+  const RetroProject reference(drawn.folder / "p", drawn.settings);
+  for (int draw = 0; draw < 4; ++draw) {
+    const fs::path path = drawn.folder / fmt::format("full{}", draw);
+    retro::prepare_folder(path);
+    retro::make_project(path, drawn.settings);
+    const retro::Corpora corpora(drawn.settings);
+    const rlim_t limit = 200 + random() % 3000;  // bytes of a file
+    const Error error = error_of([&] {
+      const FileSizeLimit full(limit);
+      retro::build_database(path, drawn.settings, corpora, one_rank());
+    });
+    EXPECT_EQ(error.code, Exit::io) << "at " << limit << " bytes: " << error.what();
+    EXPECT_NE(std::string(error.what()).find(".hdf5.tmp"), std::string::npos) << error.what();
+    for (const auto& [name, bytes] : files_below(path)) EXPECT_FALSE(name.ends_with(".tmp")) << name;
+    const RetroProject again(path, drawn.settings);
+    EXPECT_TRUE(files_below(path) == files_below(reference.path)) << "at " << limit << " bytes";
   }
 }
 
@@ -231,6 +255,24 @@ TEST(retro_project, changed_token_files_are_refused) {
       error_of([&] { retro::require_unchanged(project.settings.corpora[1], TokenFile(drawn.folder / "b"), retro::config_path(project.path)); });
   EXPECT_EQ(error.code, Exit::data);
   EXPECT_NE(std::string(error.what()).find("documents = 15, but this command has 16; the token files have changed"), std::string::npos)
+      << error.what();
+}
+
+TEST(retro_project, queries_with_another_tokenizer_are_refused) {
+  std::mt19937 random(seed_of_run());
+  Drawn drawn(random);
+  drawn.settings.tokenizer = {"one.json", 10, "00000000000000aa", 30};
+  const RetroProject project(drawn.folder / "p", drawn.settings);
+  const TokenFile file(drawn.folder / "b");
+  Fingerprint other;
+  other.tokenizer = {"other.json", 20, "00000000000000bb", 30};
+  other.documents = file.documents(), other.tokens = file.tokens();
+  put_contents(fingerprint_path(drawn.folder / "b"), text_of(other));
+  retro::QuerySettings s = project.queries(8, "shuffled", 0);
+  s.corpora = {retro::corpus_mark(file)}, s.weights.clear();
+  const Error error = error_of([&] { retro::QuerySamples(s, project.settings, "config.json"); });
+  EXPECT_EQ(error.code, Exit::data);
+  EXPECT_NE(std::string(error.what()).find("with the tokenizer other.json (XXH3 00000000000000bb), but the project with one.json"), std::string::npos)
       << error.what();
 }
 
