@@ -20,7 +20,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-rlhf demo-sums test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## build the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -45,9 +45,6 @@ demo-policy: build ## demonstration: a model with random weights learns from rew
 
 demo-rlhf: build ## demonstration: fine-tuning, reward model, PPO, and a reward that is hacked; SEED=1
 	@jobscripts/demo-rlhf.sh
-
-demo-sums: build ## demonstration: GRPO with a rule as reward doubles the right answers of a model that adds numbers; SEED=1
-	@jobscripts/demo-sums.sh
 
 test: configure ## build and run all tests; compiler warnings are errors if the variable CI is set
 	@cmake --build $(BUILD) --parallel $(JOBS)
