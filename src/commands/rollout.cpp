@@ -12,6 +12,7 @@
 #include "src/commands/deck_arguments.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/engine/generate/service.hpp"
+#include "src/pretrained/new_head.hpp"
 #include "src/pretrained/weights.hpp"
 #include "src/train/answer_judge.hpp"
 #include "src/train/policy_generation.hpp"
@@ -130,6 +131,7 @@ void rollout(const RolloutArguments& a, const RunConfig& deck, Runtime& runtime)
           "{}: rollout needs a deck of policy training (train.objective: policy), whose section rl has the rewards", a.deck);
   require(!deck.train.init_from.empty(), Exit::usage,
           "{}: no model is named; give --init-from MODEL (folder of a run, checkpoint or Hugging Face folder)", a.deck);
+  require_same_head(deck.train.init_from, deck.model);
   const RunConfig run = without_training_models(deck);
   const Layout training = layout_of(run, runtime.ranks());
   Grid grid(training, runtime.world(), wait_policy_of(runtime.world())),
@@ -164,7 +166,7 @@ int run(RolloutArguments& a) {
         std::string effective;
         rollout(a, read_deck(a, runtime, effective), runtime);
       },
-      LastLine::of_failures);
+      LastLine::never);
 }
 
 }  // namespace

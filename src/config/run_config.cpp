@@ -286,6 +286,11 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
     for (const char* const model : {"critic", "reference"})
       if (is_idle(run, model) && d.path == key_of_model(model, "init_from"))
         idle.push_back(fmt::format("models.{} is not read: {}", model, deck.settings_text({model[0] == 'c' ? "rl.algorithm" : "rl.kl.coefficient"})));
+    if (run.policy && !run.policy->has_critic() &&
+        (d.path.starts_with("rl.critic.") || d.path == "rl.advantage.gamma" || d.path == "rl.advantage.lambda"))
+      idle.push_back(fmt::format("{} is not read: only rl.algorithm: ppo has a critic", deck.settings_text({d.path})));
+    if (run.policy && run.policy->correction.of == CorrectionOf::none && d.path.starts_with("rl.correction."))
+      idle.push_back(fmt::format("{} is not read: rl.correction.weights is none", deck.settings_text({d.path})));
     if (d.path.starts_with("optimizer.power_") && run.lr.schedule != "power")
       idle.push_back(fmt::format("{} is not read: optimizer.schedule is {}", deck.settings_text({d.path}), run.lr.schedule));
     if (d.path == "optimizer.weight_decay_start" && run.weight_decay.schedule == "constant")

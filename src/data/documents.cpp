@@ -159,7 +159,7 @@ double DocumentFile::blocks_read() const { return double(file_.consumed()) / dou
 // documents, any line start is usable. In running text it must be a place where GPT-2's pre-tokenizer splits, so that
 // block boundaries do not change the tokens: a run of white space gives its last character to the next piece. (With CR
 // LF line ends or other split rules, one token per block may differ.) A page ends at such a place only if one follows
-// within page_slack, and at the next line start otherwise: its tokens begin anew anyway.
+// within page_slack, and at the next line start otherwise: no token crosses the border of documents.
 std::int64_t DocumentFile::truncate_after(std::int64_t offset) {
   if (offset <= start_) return start_;
   const std::int64_t most = format_.rule == Rule::page ? offset + page_slack : std::numeric_limits<std::int64_t>::max();

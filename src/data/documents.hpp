@@ -64,7 +64,7 @@ class DocumentFile {
  public:
   static constexpr std::int64_t block_bytes = std::int64_t(1) << 20;
   static constexpr std::int64_t page_bytes = 4 << 10;  // a divisor of block_bytes, so that each block begins with a page
-  static constexpr std::int64_t page_slack = 1 << 10;  // a page ends before an unindented line if one begins within so many bytes
+  static constexpr std::int64_t page_slack = 1 << 10;  // a page ends before an unindented line if one begins within these bytes
 
   // Exit::missing, Exit::io. Exit::data for UTF-16, for xz and bzip2 files, and for files that are not text
   // (text_content.hpp), which are recognised by their first bytes.

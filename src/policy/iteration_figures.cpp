@@ -10,11 +10,16 @@ namespace gyr {
 
 namespace {
 
+// Mean and unbiased standard deviation of added values (Welford 1962, without cancellation).
 struct Mean {
-  double sum = 0, squares = 0, count = 0, most = 0;
-  void add(double x) { sum += x, squares += x * x, count += 1, most = std::max(most, x); }
-  double mean() const { return count > 0 ? sum / count : 0; }
-  double deviation() const { return count > 1 ? std::sqrt(std::max(0.0, (squares - sum * sum / count) / (count - 1))) : 0; }
+  double average = 0, squares = 0, count = 0, most = 0;
+  void add(double x) {
+    count += 1;
+    const double before = x - average;
+    average += before / count, squares += before * (x - average), most = std::max(most, x);
+  }
+  double mean() const { return average; }
+  double deviation() const { return count > 1 ? std::sqrt(squares / (count - 1)) : 0; }
 };
 
 void add_rewards(const Rollouts& rollouts, IterationReport& report) {

@@ -37,7 +37,9 @@ void read_counts(Section& rl, PolicyConfig& c) {
                    "(DAPO); 1: no prompt is replaced")
                 .positive()
                 .at_most(1000);
-  c.skip_ratio = rl.get("skip_ratio", 5.0, "a minibatch whose mean probability ratio is higher changes no weight; 0: no limit").at_least(0).finite();
+  c.skip_ratio = rl.get("skip_ratio", 5.0, "a minibatch whose mean probability ratio is higher changes no weight of the policy; 0: no limit")
+                     .at_least(0)
+                     .finite();
 }
 
 void read_loss(Section& s, PolicyConfig& c) {
@@ -138,6 +140,12 @@ void check(Section& rl, const PolicyConfig& c) {
   require(c.waves == 1 || c.group > 1, Exit::config,
           "{}: the only answer to a prompt equals itself, and every prompt would be replaced; set num_generations to 2 or more",
           rl.settings_text({"dynamic_sampling", "num_generations"}));
+  require(c.kl_target == 0 || c.kl_horizon >= double(c.rollouts()), Exit::config,
+          "{}: the coefficient would jump or change its sign; take at least the {} answers of an iteration", rl.settings_text({"kl.horizon"}),
+          c.rollouts());
+  require(c.correction.of == CorrectionOf::none || (c.correction.low <= 1 && c.correction.high >= 1), Exit::config,
+          "{}: answers of the policy itself have weight 1, which lies outside; choose low <= 1 <= high",
+          rl.settings_text({"correction.low", "correction.high"}));
   require(c.kl_target == 0 || c.reads_reference(), Exit::config, "{}: there is no divergence to adapt; set kl.coefficient to the first coefficient",
           rl.settings_text({"kl.target", "kl.coefficient"}));
   const std::vector<std::string>& names = c.loss.reward_models;

@@ -32,7 +32,8 @@ class PairSaver final : public StateSaver {
       : critic_(std::move(critic)), deck_(std::move(deck)), policy_(std::move(policy)) {}
 
   std::optional<Saved> save(CheckpointHeader header) override {
-    std::optional<Saved> before = poll();  // its result must not be taken for that of this save
+    // The policy's last checkpoint is complete before the critic's of the one before is removed.
+    const std::optional<Saved> before = finish();
     CheckpointHeader of_critic = header;
     of_critic.deck = deck_;
     saved_[header.step] = *critic_->save(std::move(of_critic));

@@ -58,8 +58,8 @@ bool PolicySteps::refuses(std::int64_t iteration, Index step, const StepResult& 
   const double ratio = result.ahead_losses.at(std::size_t(PolicyFigure::ratio)).value_or(0), limit = config().skip_ratio;
   if (limit == 0 || ratio <= limit) return false;
   if (log_)
-    log_->print_line(
-        fmt::format("step {}: the mean probability ratio {:.4g} is above rl.skip_ratio = {}, and no weight is changed", step, ratio, limit));
+    log_->print_line(fmt::format("step {}: the mean probability ratio {:.4g} is above rl.skip_ratio = {}, and no weight of the policy is changed",
+                                 step, ratio, limit));
   return true;
 }
 

@@ -380,7 +380,7 @@ TEST(deck, tilde_removes_a_key_or_section) {
 }
 
 TEST(deck, list_where_text_is_wanted_shows_quotes) {
-  expect_refused(good, {"run.prefix = [0-9] is a list, not text", R"('...="[0-9]"')"}, {"run.prefix=[0-9]"});
+  expect_refused(good, {"is a list, not text; write it in quotes", R"('...="[0-9]"')"}, {"run.prefix=[0-9]"});
   Deck deck = Deck::parse(good, "run.yaml", Strings{"run.prefix=\"[0-9]\""});
   EXPECT_EQ(declare(deck).prefix, "[0-9]");
   expect_refused(good, {"run.prefix", "~KEY"}, {"run.prefix="});

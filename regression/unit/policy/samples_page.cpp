@@ -267,7 +267,7 @@ TEST(samples_page, hostile_answers_stay_text) {
       const auto tokens = bytes.encode(hostile), prompt = bytes.encode("<b>@BODY@</b>");
       x.tokens = prompt, x.begin = Index(prompt.size());
       x.tokens.insert(x.tokens.end(), tokens.begin(), tokens.end());
-      x.said.assign(tokens.size(), -1), x.old = x.said, x.reference = x.said;
+      x.said.assign(tokens.size(), -1), x.old = x.said, x.reference = x.said, x.values.clear();
     }
     RunFolder::reward(r, 0.5, 0.5);
     r.reward_names = {"<i>proxy`", "gold"};
@@ -357,7 +357,8 @@ TEST(samples_page, long_answers_are_shortened_to_the_limit) {
   r.iteration = 0;
   for (Rollout& x : r.all)
     for (int t = 0; t < 5000; ++t)
-      x.tokens.push_back(Token(random() % 11)), x.said.push_back(-0.123 * double(t % 7)), x.old.push_back(-1), x.reference.push_back(-2);
+      x.tokens.push_back(Token(random() % 11)), x.said.push_back(-0.123 * double(t % 7)), x.old.push_back(-1), x.reference.push_back(-2),
+          x.values.clear();
   RunFolder::reward(r, 0.5, 0.5);
   run.add(r);
   const SamplesPage page = run.page({.megabytes = 0.3});
