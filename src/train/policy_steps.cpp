@@ -147,11 +147,12 @@ Rollouts PolicySteps::read(std::int64_t iteration) const {
   Rollouts rollouts;
   collective_check(parts_.grid.world(), [&] {
     std::error_code no;
-    require(std::filesystem::exists(path, no), Exit::missing,
-            "{}: does not exist, and a run that resumes needs the answers of its present iteration{}; restore the file, or remove the checkpoints "
-            "after step "
-            "{}, at which the iteration begins",
-            path.string(), hands_on_state(config()) ? " and of the one before (rl.dynamic_sampling, rl.kl.target)" : "", first_step);
+    const std::string remedy =
+        parts_.run.train.branch ? "copy it from the folder rollouts of the run that this one branches off"
+        : first_step == 0       ? "restore the file, or start again with --anew"
+                                : fmt::format("restore the file, or remove the checkpoints after step {}, at which the iteration begins", first_step);
+    require(std::filesystem::exists(path, no), Exit::missing, "{}: does not exist, and the run needs the answers of its present iteration{}; {}",
+            path.string(), hands_on_state(config()) ? " and of the one before (rl.dynamic_sampling, rl.kl.target)" : "", remedy);
     rollouts = read_rollouts(path);
     require(rollouts.iteration == iteration && rollouts.version == first_step && Index(rollouts.all.size()) == config().rollouts() &&
                 rollouts.group == config().group,
