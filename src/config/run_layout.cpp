@@ -275,7 +275,7 @@ std::string advice_on_grids(const RunConfig& run, int ranks) {
 std::string batch_limit_text(const RunConfig& run, int ranks) {
   Index batch = 0;
   for (const BatchStep& step : run.train.batches()) batch = std::gcd(batch, step.batch);
-  if (ranks <= batch) return "";
+  if (ranks <= batch || !divisible_batch_text(run, ranks).empty()) return "";  // the other text has the tighter limit
   return fmt::format("{} = {} allows at most {} data-parallel ranks, so that {} ranks need context, tensor or pipeline parallelism",
                      run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp with a common divisor of its batches", batch, batch, ranks);
 }
