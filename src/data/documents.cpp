@@ -24,6 +24,7 @@ using Rule = DocumentFormat::Rule;
 using json = nlohmann::json;
 
 constexpr std::string_view white_space = " \t\n\v\f\r";
+constexpr double most_stray = 1e-4;  // share of bytes that may not be UTF-8 in a block of text
 
 bool blank(std::string_view text) { return text.find_first_not_of(white_space) == text.npos; }
 
@@ -209,11 +210,12 @@ std::int64_t DocumentFile::visit(std::int64_t first, std::int64_t last, const Vi
   return skipped;
 }
 
-// JSON lines are checked by their parser.
+// Old collections of texts have single bytes of another encoding, which are passed on. JSON lines are checked by their
+// parser.
 void DocumentFile::require_utf8(std::int64_t begin, std::int64_t end) {
   const std::string_view text = file_.view(begin, end);
   const std::size_t valid = valid_utf8_prefix(text);
-  if (valid == text.size()) return;
+  if (valid == text.size() || double(invalid_bytes(text)) <= most_stray * double(text.size())) return;
   const unsigned byte = static_cast<unsigned char>(text[valid]);
   const std::int64_t line = file_.newlines_before(begin + std::int64_t(valid)) + 1;
   fail(Exit::data,

@@ -55,7 +55,8 @@ bool is_token_file(const fs::path& path) {
   }
 }
 
-// Bytes of the text that belong to no valid character. A character that the end of `text` cuts counts as valid.
+}  // namespace
+
 std::size_t invalid_bytes(std::string_view text) {
   std::size_t invalid = 0;
   while (!text.empty()) {
@@ -66,8 +67,6 @@ std::size_t invalid_bytes(std::string_view text) {
   }
   return invalid;
 }
-
-}  // namespace
 
 std::string why_not_text(std::string_view first_bytes, const fs::path& path, Judge judge) {
   if (first_bytes.starts_with("PAR1")) return remedy_for_parquet(path);

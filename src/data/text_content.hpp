@@ -20,4 +20,8 @@ inline constexpr std::int64_t judged_bytes = std::int64_t(64) << 10;
 enum class Judge { formats, all_bytes };
 std::string why_not_text(std::string_view first_bytes, const std::filesystem::path& path, Judge judge);
 
+// Number of bytes of the text that belong to no valid character of UTF-8. A character that the end of `text` cuts counts as
+// valid.
+std::size_t invalid_bytes(std::string_view text);
+
 }  // namespace gyr

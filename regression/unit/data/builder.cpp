@@ -215,9 +215,13 @@ TEST(builder, text_in_another_encoding_is_refused) {
     for (int trial = 0; trial < 10; ++trial) {
       const std::size_t before = 200 + random() % 90000;
       std::string latin;
-      for (std::size_t line = 0; line < before; ++line) latin += line % 40 == 39 ? '\n' : 'x';
+      for (std::size_t at = 0; at < before; ++at) latin += at % 40 == 39 ? '\n' : 'x';
       const auto lines = std::count(latin.begin(), latin.end(), '\n');
-      latin += "d\xe9j\xe0 vu\nnext\n";
+      const std::string ascii = latin;
+      for (std::size_t bad = 0; bad < 4 + before / 1000; ++bad) latin += "d\xe9j\xe0 vu, une phrase de texte assez longue\n";
+      if (before > 40000) {
+        EXPECT_FALSE(built("a.txt", ascii + "\xe9\n", format).empty()) << "a stray byte";
+      }
       const std::string error = error_in("a.txt", latin, format);
       EXPECT_TRUE(has(error, "a.txt:" + std::to_string(lines + 1) + ": is not UTF-8 (byte 0xe9)")) << error;
       EXPECT_TRUE(has(error, "iconv -f latin1 -t utf-8")) << error;
