@@ -263,7 +263,8 @@ need() {
     'gyrfalcon data build pairs.jsonl out/pairs/'*) own_tokens && pairs 8000 '{"prompt": "\1", "response": "\2"}' > pairs.jsonl ;;
     'gyrfalcon generate out/pairs '*) ;;
     'gyrfalcon train input/pretrain.yaml --init-from out/my/checkpoints/'*)
-      own_run && { whole || instead="${1/400/010} train.steps=14 optimizer.wsd_decay=4 optimizer.warmup_steps=2 train.eval_every=0"; }
+      instead=${1/400/010}
+      own_run && { whole && instead='' || instead="${instead/1.17e-3/3.77e-3} train.steps=14 optimizer.wsd_decay=4 optimizer.warmup_steps=2 train.eval_every=0"; }
       after="logged 'branches off from .* at step' && logged 'RUN OK' && unlogged warning" ;;
     *'train input/finetune.yaml'*) chat_tokens && { whole || more=${short_chats[*]}; } ;;
     'gyrfalcon export-hf out/finetune/'*) finetuned && rm -rf NEW ;;

@@ -70,8 +70,9 @@ json parse_json(std::string_view text, const std::string& origin) {
     return json::parse(quote_non_finite(text), watch);
   } catch (const json::exception& error) {
     const std::size_t begin = text.find_first_not_of(" \t\r\n");
-    require(begin != text.npos && (text[begin] == '{' || text[begin] == '['), Exit::data, "{}: seems to be text, not JSON: it begins with `{}`",
-            origin, shown(text.substr(std::min(begin, text.size())).substr(0, 40)));
+    require(begin != text.npos, Exit::data, "{}: is not valid JSON: it is empty", origin);
+    require(text[begin] == '{' || text[begin] == '[', Exit::data, "{}: is not valid JSON, and seems to be text: it begins with `{}`", origin,
+            shown(text.substr(begin, 40)));
     fail(Exit::data, "{}: is not valid JSON: {}", origin, shown(std::string_view(error.what()).substr(0, 200)));
   }
 }

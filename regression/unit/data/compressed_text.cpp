@@ -130,7 +130,7 @@ TEST_F(compressed_text, endless_line_is_refused_at_the_limit) {
           EXPECT_LT(most - before, 3 * window + (std::size_t(8) << 20)) << unit;
           return error;
         };
-        const bool divided = (rule == Rule::line || rule == Rule::json_lines) && unit != std::string("x");
+        const bool divided = (rule == Rule::line || rule == Rule::page || rule == Rule::json_lines) && unit != std::string("x");
         EXPECT_EQ(read(limit / 2).code, Exit::ok);
         const Error error = read(40 * limit);
         EXPECT_EQ(error.code, divided ? Exit::ok : Exit::data) << int(rule) << gz << unit << error.what();
