@@ -286,7 +286,7 @@ TEST(huggingface, checkpoints_keep_generation_config_and_chat_template) {
     EXPECT_EQ(r.err.find("the model has a chat template") == std::string::npos, !more.empty()) << r.err;
     int tokens = -1;
     for (const std::string& line : lines_of(r.err))
-      if (const auto at = line.find("generated "); line.starts_with("prompt ") && at != line.npos) tokens = std::stoi(line.substr(at + 10));
+      if (const auto at = line.rfind(" s, "); line.starts_with("prompt eval ") && at != line.npos) tokens = std::stoi(line.substr(at + 4));
     return std::pair(tokens, r.out);
   };
   EXPECT_EQ(made(folder / "hf").first, 1);  // config.json's eos_token_id is used if generation_config.json has none

@@ -424,7 +424,7 @@ TEST(planner, explain_prints_overrides_and_equal_layouts) {
   EXPECT_TRUE(std::regex_search(
       r.out, std::regex("Layouts 1 to [0-9]+ are equal within the error on shorter sequences: they differ by less than [0-9.]+ ms")))
       << r.out;
-  EXPECT_EQ(r.out.find("±"), std::string::npos) << "predictions of such sequences were not judged\n" << r.out;
+  EXPECT_GT(r.out.find("±"), r.out.find("Error bar: none: not judged on sequences of more than 4096 tokens")) << r.out;
   EXPECT_NE(r.out.find("train.global_batch_size = 8 allows at most 8 data-parallel ranks, so that 16 ranks need context"), std::string::npos)
       << r.out;
 }

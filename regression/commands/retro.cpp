@@ -137,8 +137,8 @@ TEST(retro, inspect_and_check_report_a_complete_project) {
   EXPECT_NE(shown.out.find("of at most 16 tokens, in 54 documents of the training split of 90,10,0"), std::string::npos) << output_of(shown);
   EXPECT_NE(shown.out.find("20 neighbours of 200 candidates, order shuffled, 48 tokens"), std::string::npos) << output_of(shown);
   const auto config = nlohmann::json::parse(contents(texts().one / "config.json"));
-  EXPECT_EQ(config["end"], 0) << "<|endoftext|>";
-  EXPECT_EQ(config["special"], nlohmann::json({0}));
+  EXPECT_EQ(config["end"], 2) << "<|endoftext|>";
+  EXPECT_EQ(config["special"], nlohmann::json({0, 1, 2}));
   const fs::path copy = texts().folder / "copy";
   fs::copy(texts().one, copy, fs::copy_options::recursive);
   const Result few = run({"retro", "query", copy, texts().deck, "--candidates", "1", "--saved", "1"});

@@ -308,6 +308,7 @@ TEST(operator_chain, derived_traffic_matches_dry_run_traffic) {
   Index compared = 0, all_of_it = 0;
   for (const auto& [name, all] : models()) {
     const ModelConfig m = shortened(all);
+    if (m.linear == LinearLayers::ternary) continue;  // their scales are exchanged besides the operators (grid.draws)
     const std::vector<Weight> weights = declared_weights(m);
     for (int ranks = 2; ranks <= 8; ++ranks) {
       if (!std::all_of(weights.begin(), weights.end(), [&](const Weight& w) { return can_place(w, ranks); })) continue;

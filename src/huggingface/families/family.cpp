@@ -75,7 +75,7 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
   // Preference objectives and policy training train the same model as next-token prediction, a critic that of a reward model, and objectives
   // with paired data the same encoder-decoder as span corruption.
   const bool like_next_token = m.objective->writes_next_token() && (m.objective->most_pairs(1) > 0 || m.objective->reads_rollouts());
-  const auto objective = like_next_token              ? next_token()
+  const auto objective = like_next_token               ? next_token()
                          : m.objective->gives_values() ? reward()
                          : m.objective->reads_pairs()  ? span_corruption()
                                                        : m.objective;
