@@ -548,6 +548,7 @@ TEST(planner, plan_beyond_the_memory_names_its_largest_part) {
   refused(with({"--ranks", "2", "train.global_batch_size=2"}),
           "`optimizer` with [0-9.]+ MiB; it becomes smaller with parallel.shard=optimizer \\(ZeRO-1\\), or a larger parallel.tensor");
   refused(with({"--ranks", "2", "train.global_batch_size=2", "--cluster", clusters + "h100.yaml"}), "parallel.shard=optimizer");
+  refused(with({}), "\\. No layout of 1 rank fits: weights and optimizer states alone take [0-9.]+ MiB on each\\. Take at least [0-9]+ ranks");
   EXPECT_NE(run({"plan", "--help"}).out.find("exit code 78 if it does not fit in memory"), std::string::npos);
 }
 

@@ -107,6 +107,16 @@ std::string island_traffic_text(const LinkTraffic& traffic) {
   return text;
 }
 
+// Sentence for a model whose weights, master weights and moments exceed the memory of all ranks together, so that no layout
+// fits; otherwise empty.
+std::string text_if_none_fits(const RunPlan& plan, double usable) {
+  const double states = checkpoint_bytes(plan.run, plan.layout);
+  const int ranks = plan.layout.ranks();
+  if (states / ranks <= usable) return "";
+  return fmt::format(". No layout of {} fits: weights and optimizer states alone take {} on each. Take at least {}, or a smaller model",
+                     counted(ranks, "rank"), bytes_text(states / ranks), counted(Index(std::ceil(states / usable)), "rank"));
+}
+
 }  // namespace
 
 PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
@@ -127,18 +137,12 @@ void require_fits(const RunPlan& plan, const Machine* machine) {
   }
   const Capacity& capacity = rank->capacity;
   if (usable <= 0 || double(capacity.total()) <= usable) return;
-  const double states = checkpoint_bytes(plan.run, plan.layout);  // weights, master weights and moments, each on at least one rank
-  const int ranks = plan.layout.ranks();
-  require(states / ranks <= usable, Exit::config,
-          "the plan does not fit in memory, and no layout of {} does: weights and optimizer states alone take {} on each, and it has {}; take at "
-          "least {}, or a smaller model",
-          counted(ranks, "rank"), bytes_text(states / ranks), bytes_text(usable), counted(Index(std::ceil(states / usable)), "rank"));
   Memory largest = Memory::weights;
   for (int i = 0; i < memory_categories; ++i)
     if (capacity.bytes(Memory(i)) > capacity.bytes(largest)) largest = Memory(i);
-  fail(Exit::config, "the plan does not fit in memory: a rank takes {} of {}. The largest part is `{}` with {}; it becomes smaller with {}",
+  fail(Exit::config, "the plan does not fit in memory: a rank takes {} of {}. The largest part is `{}` with {}; it becomes smaller with {}{}",
        bytes_text(double(capacity.total())), bytes_text(usable), name_of(largest), bytes_text(double(capacity.bytes(largest))),
-       smaller_with(largest, plan.layout, plan.run.train.micro_batch_size));
+       smaller_with(largest, plan.layout, plan.run.train.micro_batch_size), text_if_none_fits(plan, usable));
 }
 
 double utilisation(const RunConfig& run, int ranks, const Cluster& cluster, double seconds) {
@@ -184,9 +188,9 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
                                                   judged(e.published, e.published_steps, "published steps"),
                                                   judged(e.measured, e.measured_steps, "steps of this program"))
                                     : fmt::format(
-                                          "± {:.1f} % of published steps of other programs ({}); not judged on steps of this program, see Accuracy "
+                                          "{}{:.1f} % of published steps of other programs ({}); not judged on steps of this program, see Accuracy "
                                           "in src/planner/README.md",
-                                          100 * e.published, e.published_steps);
+                                          is_judged_length(run) ? "± " : "", 100 * e.published, e.published_steps);
   if (ranks > 1) text += "; not judged on several GPUs with this program";
   if (run.train.seq_length > longest_judged)
     text = fmt::format("none: not judged on sequences of more than {} tokens, where attention takes most of the time. On shorter ones: {}",
