@@ -21,6 +21,7 @@ struct Count {
 struct Counting {
   Count count;
   int ranks = 0;  // ranks of the job; 0 disables counting
+  int outer = 0;  // the same while MPI_Pcontrol has disabled counting
 } counting;       // global, because the MPI profiling interface passes no argument
 
 int made(int error, const MPI_Comm* comm) {
@@ -41,6 +42,11 @@ void met() { counting.count.barriers += counting.ranks > 0; }
 
 // These functions replace those of the MPI library, which they call through PMPI.
 extern "C" {
+int MPI_Pcontrol(const int level, ...) {
+  if ((level == 0) != (counting.ranks == 0)) std::swap(counting.ranks, counting.outer);
+  return MPI_SUCCESS;
+}
+
 int MPI_Comm_dup(MPI_Comm c, MPI_Comm* n) { return made(PMPI_Comm_dup(c, n), n); }
 int MPI_Comm_dup_with_info(MPI_Comm c, MPI_Info i, MPI_Comm* n) { return made(PMPI_Comm_dup_with_info(c, i, n), n); }
 int MPI_Comm_idup(MPI_Comm c, MPI_Comm* n, MPI_Request* r) { return made(PMPI_Comm_idup(c, n, r), n); }
@@ -114,7 +120,7 @@ RunConfig run_on(const Layout& layout, const SharedFolder& folder, const std::st
 Count start(RunConfig run, MPI_Comm comm) {
   run.train.walltime = 1e-6;
   ::testing::internal::CaptureStdout();
-  counting = {{}, 0};
+  counting = {};
   PMPI_Comm_size(comm, &counting.ranks);
   const Error end = error_of([&] { train(run, "", {}, comm); });
   const Count count = std::exchange(counting, {}).count;
