@@ -34,7 +34,7 @@ double gibi(double bytes) { return bytes / double(1 << 30); }
 
 // Near the limit of memory the lower bound excludes few layouts, and each of them needs dry runs of its stages. The
 // search is given up after this many dry runs without a layout that fits, unless one of the smallest fits.
-constexpr std::size_t dry_runs_without_fit = 300, smallest_tried = 16;
+constexpr std::size_t dry_runs_without_fit = 300, smallest_tried = 8;
 constexpr double layouts_in_full = 1000;  // spaces with fewer layouts are searched to their end
 
 class Search {
