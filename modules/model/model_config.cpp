@@ -176,6 +176,44 @@ void read_dropout(Section& s, DropoutConfig& c) {
   fraction("head", c.head, "dropout probability of the classifier's input (classifier_dropout)");
 }
 
+// Key that is null as long as the encoder follows the model; `own`: value of an encoder with a configuration of its own.
+template <class T>
+auto own_value(Section& s, std::string_view key, const T* own, std::string_view help) {
+  return s.get(key, own ? std::optional<T>(*own) : std::nullopt, help);
+}
+
+// Configuration of the layers before the symbol >, as far as it differs from that of the model `c`.
+std::optional<StackConfig> read_encoder(Section& s, const ModelConfig& c) {
+  const StackConfig* own = c.encoder ? &*c.encoder : nullptr;
+  StackConfig e = own ? *own : StackConfig{c.hidden_size, c.norm, c.rms_norm_eps, c.attention, c.mlp};
+  bool differs = false;
+  const auto take = [&](auto& field, const auto& value) {
+    if (value) field = *value, differs = true;
+  };
+  const auto size = [&](Section& in, const char* key, Index& field, const char* help) {
+    const std::optional<Index> value = own_value(in, key, own ? &field : nullptr, help).positive().at_most(widest);
+    take(field, value);
+  };
+  size(s, "hidden_size", e.hidden_size, "channels of the encoder's residual stream; with another width than the text, it has its own embedding");
+  static const std::vector<std::string> norms{"rms", "layer", "layer_no_bias"};
+  const std::optional<std::string> norm =
+      own_value(s, "norm", own ? &norms.at(std::size_t(own->norm)) : nullptr, "norm type of the encoder's layers").one_of(norms);
+  if (norm) e.norm = NormType(std::find(norms.begin(), norms.end(), *norm) - norms.begin()), differs = true;
+  const std::optional<double> eps = own_value(s, "rms_norm_eps", own ? &e.rms_norm_eps : nullptr, "epsilon of the encoder's norms").at_least(0);
+  take(e.rms_norm_eps, eps);
+  Section& attention = s.section("attention", "attention of the encoder; the other settings are those of model.attention");
+  size(attention, "num_heads", e.attention.num_heads, "query heads");
+  size(attention, "num_kv_heads", e.attention.num_kv_heads, "key/value heads");
+  size(attention, "head_dim", e.attention.head_dim, "channels per head");
+  Section& mlp = s.section("mlp", "MLP of the encoder; the other settings are those of model.mlp");
+  size(mlp, "intermediate_size", e.mlp.intermediate_size, "inner channels");
+  if (!differs) return std::nullopt;
+  require(has_encoder(c), Exit::config, "{}: model.pattern has no encoder; end its layers with >, or leave model.encoder out",
+          s.settings_text({"hidden_size", "norm", "rms_norm_eps", "attention.num_heads", "attention.num_kv_heads", "attention.head_dim",
+                           "mlp.intermediate_size"}));
+  return e;
+}
+
 LinearLayers read_linear(Section& s, LinearLayers fallback) {
   return get_word(s, "linear", fallback, {"full", "ternary"},
                   "linear layers of attention, SSM and MLP; ternary: with weights of -1, 0 and 1 times a scale, and int8 activations, both "
@@ -240,6 +278,8 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
           .at_most(most_tokens);
   read_dropout(s.section("dropout", "dropout probabilities in training, drawn by seed, step and sample; 0: no dropout"), c.dropout);
   for (const LayerSection& section : layer_sections()) section.read(s.section(section.name, section.help), c);
+  c.encoder =
+      read_encoder(s.section("encoder", "layers before the symbol > of model.pattern, where they differ from the others; null: as in the model"), c);
   check(c);
   return c;
 }

@@ -23,18 +23,24 @@ struct ModelSize {
   double weights = 0, channels = 0;  // number of elements of all weights; number of activation elements per token
 };
 
-// Evaluates one layer of each type and multiplies by the number of its layers.
+// Evaluates one layer of each type, in the encoder and after it, and multiplies by the number of its layers.
 ModelSize size_of(const ModelConfig& model) {
-  std::map<char, double> layers;
-  for (const char symbol : model.pattern) layers[symbol] += 1;
+  std::map<std::pair<bool, char>, double> of_type;  // key: in the decoder or not, symbol
+  for (Index i = 0; i < model.layers(); ++i) of_type[{i >= layers_of_encoder(model), model.pattern[i]}] += 1;
   ModelConfig one = model;
   one.pattern.clear();
-  for (const auto& [symbol, count] : layers) one.pattern += symbol;
+  std::vector<double> layers;
+  const auto take = [&](const auto& type) { one.pattern += type.first.second, layers.push_back(type.second); };
+  const auto border = of_type.find({true, encoder_end});  // goes in front of the decoder's other layers
+  for (auto type = of_type.begin(); type != of_type.end(); ++type) {
+    if (border != of_type.end() && type == of_type.lower_bound({true, 0})) take(*border);
+    if (type != border) take(*type);
+  }
   ModelSize size;
   for (const Weight& w : declared_weights(one)) {
     double times = 1, elements = 1;
     for (std::size_t i = 0; i < one.pattern.size(); ++i)
-      if (w.name.starts_with(fmt::format("model.layers.{}.", i))) times = layers[one.pattern[i]];
+      if (w.name.starts_with(fmt::format("model.layers.{}.", i))) times = layers[i];
     for (const Index extent : w.shape) elements *= double(extent);
     size.weights += times * elements;
     size.channels += times * double(w.shape[0]) * w.tokens;
@@ -49,6 +55,7 @@ void check_bounds(const ModelConfig& m, const Section& model) {
     at_most(double(a) * double(b), double(widest), "channels", model.settings_text({key_a, key_b}));
   };
   product(m.attention.num_heads, m.attention.head_dim, "attention.num_heads", "attention.head_dim");
+  if (m.encoder) product(m.encoder->attention.num_heads, m.encoder->attention.head_dim, "encoder.attention.num_heads", "encoder.attention.head_dim");
   product(m.latent.num_heads, m.latent.qk_head_dim(), "latent.num_heads", "latent.head_dim");
   product(m.latent.num_heads, m.latent.v_head_dim, "latent.num_heads", "latent.v_head_dim");
   product(m.mamba.num_heads, m.mamba.head_dim, "mamba.num_heads", "mamba.head_dim");

@@ -229,18 +229,26 @@ Index widest_convolution(const ModelConfig& m) {
   return widest;
 }
 
+// Width, attention and MLP of a stack. Stacks with a common relative position bias keep their equal number of heads.
+template <class Config>
+void shrink_stack(Config& c, const Counts& attention, bool keeps_heads, const Layout& layout) {
+  c.hidden_size = std::min(c.hidden_size, width);
+  shrink_channels(c.attention.head_dim, c.attention.num_heads, attention, [a = c.attention](Index n) { return same_rotary_use(a, n); });
+  if (!keeps_heads) shrink_heads(c.attention.num_heads, c.attention.num_kv_heads, attention, layout);
+  shrink_inner(c.mlp.intermediate_size, layout.size(Axis::tensor));
+}
+
 void shrink_model(ModelConfig& m, const Layout& layout) {
   const Index tensor = layout.size(Axis::tensor);
-  m.hidden_size = std::min(m.hidden_size, width);
   const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
-  shrink_channels(m.attention.head_dim, m.attention.num_heads, attention, [c = m.attention](Index n) { return same_rotary_use(c, n); });
+  const bool keeps_heads = m.encoder && m.attention.relative_bias.buckets > 0;
+  shrink_stack(m, attention, keeps_heads, layout);
+  if (m.encoder) shrink_stack(*m.encoder, attention, keeps_heads, layout);
   shrink_channels(m.mamba.head_dim, m.mamba.num_heads, ssm, [](Index) { return true; });
-  shrink_heads(m.attention.num_heads, m.attention.num_kv_heads, attention, layout);
   shrink_heads(m.mamba.num_heads, m.mamba.num_groups, ssm, layout);
   if (has_layer(all_layers(m), attends(AttentionKind::latent))) shrink_latent(m.latent, layout);
   shrink_delta(m, layout);
   m.mamba.state_size = std::min(m.mamba.state_size, states);
-  shrink_inner(m.mlp.intermediate_size, tensor);
   if (has_layer(all_layers(m), &LayerTraits::experts)) {
     shrink_inner(m.moe.intermediate_size, tensor);
     if (m.moe.shared_intermediate_size > 0) shrink_inner(m.moe.shared_intermediate_size, tensor);
@@ -309,7 +317,11 @@ DivisibilityByKey divisibility_of(const RunConfig& run, const Layout& layout) {
   const ModelConfig& m = run.model;
   const Index tensor = layout.size(Axis::tensor);
   const Counts attention = attention_over(m, layout), ssm = ssm_over(m, layout);
-  return {{"attention.num_heads", head_divisibility(m.attention.num_heads, m.attention.num_kv_heads, attention, layout)},
+  const ModelConfig encoder = encoder_config(m);
+  return {{"encoder.attention.num_heads", head_divisibility(encoder.attention.num_heads, encoder.attention.num_kv_heads, attention, layout)},
+          {"encoder.attention.head_dim", channel_divisibility(encoder.attention.head_dim, encoder.attention.num_heads, attention)},
+          {"encoder.mlp.intermediate_size", distributed(encoder.mlp.intermediate_size, tensor)},
+          {"attention.num_heads", head_divisibility(m.attention.num_heads, m.attention.num_kv_heads, attention, layout)},
           {"attention.head_dim", channel_divisibility(m.attention.head_dim, m.attention.num_heads, attention)},
           {"latent.num_heads", latent_head_divisibility(m.latent.num_heads, layout)},
           {"mamba.num_heads", head_divisibility(m.mamba.num_heads, m.mamba.num_groups, ssm, layout)},
@@ -354,6 +366,11 @@ std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shru
   row("model.attention.num_heads", [](const RunConfig& r) { return r.model.attention.num_heads; });
   row("model.attention.num_kv_heads", [](const RunConfig& r) { return r.model.attention.num_kv_heads; });
   row("model.attention.head_dim", [](const RunConfig& r) { return r.model.attention.head_dim; });
+  row("model.encoder.hidden_size", [](const RunConfig& r) { return r.model.encoder ? r.model.encoder->hidden_size : 0; });
+  row("model.encoder.attention.num_heads", [](const RunConfig& r) { return r.model.encoder ? r.model.encoder->attention.num_heads : 0; });
+  row("model.encoder.attention.num_kv_heads", [](const RunConfig& r) { return r.model.encoder ? r.model.encoder->attention.num_kv_heads : 0; });
+  row("model.encoder.attention.head_dim", [](const RunConfig& r) { return r.model.encoder ? r.model.encoder->attention.head_dim : 0; });
+  row("model.encoder.mlp.intermediate_size", [](const RunConfig& r) { return r.model.encoder ? r.model.encoder->mlp.intermediate_size : 0; });
   row("model.latent.num_heads", [](const RunConfig& r) { return r.model.latent.num_heads; });
   row("model.latent.head_dim", [](const RunConfig& r) { return r.model.latent.head_dim; });
   row("model.latent.rope_dim", [](const RunConfig& r) { return r.model.latent.rope_dim; });

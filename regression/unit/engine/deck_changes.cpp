@@ -88,6 +88,13 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.relative_bias.max_distance", {"5", function}},
                                                                          {"model.attention.sinks", {"true", function}},
                                                                          {"model.attention.output_gate", {"true", function}},
+                                                                         {"model.encoder.hidden_size", {"8", function}},
+                                                                         {"model.encoder.norm", {"layer", function}},
+                                                                         {"model.encoder.rms_norm_eps", {"1e-2", function}},
+                                                                         {"model.encoder.attention.num_heads", {"2", function}},
+                                                                         {"model.encoder.attention.num_kv_heads", {"1", function}},
+                                                                         {"model.encoder.attention.head_dim", {"8", function}},
+                                                                         {"model.encoder.mlp.intermediate_size", {"32", function}},
                                                                          {"model.window.size", {"5", function}},
                                                                          {"model.window.rope_theta", {"0", function}},
                                                                          {"model.latent.num_heads", {"4", function}},
@@ -421,6 +428,7 @@ Overrides base_of(const std::string& key) {
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
   if (key == "model.attention.relative_bias.buckets") return without_hybrids;
   if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};
+  if (key.starts_with("model.encoder.")) return {"model.pattern=*->XM", "train.objective=span_corruption"};
   if (key == "model.decoder_start_token_id") return {"model.pattern=*>XM", "train.objective=span_corruption"};
   if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
   if (key == "model.moe.token_drop_policy") return {"model.moe.capacity_factor=0.5"};

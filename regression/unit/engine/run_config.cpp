@@ -87,6 +87,38 @@ TEST(run_config, seq2seq_lengths_and_conflicting_keys_are_checked) {
   expect_refused([&] { run_of(deck, {"train.seq2seq.end_token=40000", "model.vocab_size=300"}); }, {"train.seq2seq.end_token = 40000", "300"});
 }
 
+// model.encoder holds what differs from the model. Null and absent keys follow the model, and the effective deck reads back
+// to the same sizes.
+TEST(run_config, encoder_takes_sizes_of_its_own) {
+  const std::string deck =
+      "model: {pattern: '*->*X-', hidden_size: 32, attention: {num_heads: 4, num_kv_heads: 2, head_dim: 8}, mlp: {intermediate_size: 64},\n"
+      "        encoder: {hidden_size: 16, norm: layer, rms_norm_eps: null, attention: {num_heads: 2}, mlp: {intermediate_size: 24}}}\n"
+      "train: {objective: seq2seq, seq_length: 8}\ndata: {order: documents}\n";
+  Deck first = Deck::parse(deck, "test.yaml");
+  const ModelConfig m = read_run_config(first).model, again = run_of(first.effective()).model;
+  for (const ModelConfig& model : {m, again}) {
+    const ModelConfig encoder = encoder_config(model);
+    EXPECT_EQ(encoder.hidden_size, 16);
+    EXPECT_EQ(encoder.norm, NormType::layer);
+    EXPECT_EQ(encoder.rms_norm_eps, model.rms_norm_eps);
+    EXPECT_EQ(encoder.attention.num_heads, 2);
+    EXPECT_EQ(encoder.attention.num_kv_heads, 2);
+    EXPECT_EQ(encoder.attention.head_dim, 8);
+    EXPECT_EQ(encoder.mlp.intermediate_size, 24);
+    EXPECT_EQ(model.hidden_size, 32);
+    EXPECT_EQ(model.norm, NormType::rms);
+  }
+  EXPECT_FALSE(run_of("model: {pattern: '*>*X', encoder: {hidden_size: null}}\ntrain: {objective: span_corruption}").model.encoder);
+  expect_refused([] { run_of("model: {pattern: '*-', encoder: {hidden_size: 16}}"); }, {"model.encoder.hidden_size = 16", "no encoder"});
+  expect_refused([&] { run_of(deck, {"model.encoder.attention.num_heads=3"}); }, {"num_kv_heads", "divide"});
+  expect_refused([&] { run_of(deck, {"model.encoder.hidden_size=0"}); }, {"model.encoder.hidden_size", "> 0"});
+  expect_refused(
+      [&] {
+        run_of(deck, {"model.encoder.attention.num_heads=1048576", "model.encoder.attention.head_dim=1048576"});
+      },
+      {"model.encoder.attention.num_heads", "channels"});
+}
+
 // Settings of an update rule that no weight has are reported; a rule of a group reads its own.
 TEST(run_config, keys_of_other_update_rules_are_reported) {
   const auto idle = [](const std::string& text) {

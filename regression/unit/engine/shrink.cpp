@@ -74,6 +74,10 @@ std::optional<Drawn> draw(Dice& dice, const std::string& deck) {
   perhaps(0.5, fmt::format("model.window.size={}", dice.between(1, 6000)));
   perhaps(0.3, fmt::format("model.mamba.head_dim={}", dice.between(1, 100)));
   perhaps(0.3, fmt::format("model.attention.head_dim={}", 2 * dice.between(1, 70)));
+  if (deck.find("t5") != std::string::npos && dice.chance(0.7))
+    words.insert(words.end(), {fmt::format("model.encoder.hidden_size={}", dice.between(20, 900)),
+                               fmt::format("model.encoder.attention.head_dim={}", 2 * dice.between(1, 70)),
+                               fmt::format("model.encoder.mlp.intermediate_size={}", tensor * dice.between(1, 700))});
   const Index keys = dice.of<Index>({1, 2, 3, 4, 8}), groups = dice.of<Index>({1, 2, 4});
   if (dice.chance(0.5))
     words.insert(words.end(),
