@@ -150,6 +150,15 @@ TEST(planner, plan_accepts_measured_cluster_and_kernel_profile) {
   EXPECT_EQ(probe.out, contents(folder / "here.yaml"));
   const Result profile = run({"profile", deck, "--out", folder / "kernels", "parallel.tensor=2"}, {.ranks = 2});
   ASSERT_EQ(profile.code, 0) << profile.err;
+  const std::string before = contents(folder / "here.yaml");
+  const std::vector<std::vector<std::string>> again = {
+      {"probe", "--out", folder / "here.yaml"}, {"profile", deck, "--out", folder / "here.yaml"}, {"plan", deck, "--html", folder / "here.yaml"}};
+  for (const std::vector<std::string>& command : again) {
+    const Result refused = run(command);
+    EXPECT_EQ(refused.code, int(Exit::usage)) << refused.err;
+    EXPECT_NE(refused.err.find("here.yaml: exists"), std::string::npos) << refused.err;
+  }
+  EXPECT_EQ(contents(folder / "here.yaml"), before);
   const Result plan = run({"plan", deck, "--ranks", "2", "parallel.tensor=2", "--cluster", folder / "here.yaml", "--profile", folder / "kernels"});
   ASSERT_EQ(plan.code, 0) << plan.err;
   EXPECT_NE(plan.out.find("measured kernel times"), std::string::npos) << plan.out;

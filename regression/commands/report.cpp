@@ -109,6 +109,28 @@ TEST(report, report_shows_kills_and_differences_between_decks) {
   EXPECT_GT(data["runs"][0]["memory"].size(), 3U);
 }
 
+// A page or a picture of an earlier report is replaced, and no other file.
+TEST(report, report_replaces_only_its_own_files) {
+  const Folder folder;
+  put_contents(folder / "metrics.jsonl", "{\"kind\": \"step\", \"time\": 1, \"step\": 1, \"loss\": 2}\n");
+  for (const std::string option : {"--html", "--svg"}) {
+    const fs::path file = folder / ("file" + option);
+    const auto report = [&] { return run({"report", folder.path().string(), option, file.string()}); };
+    for (const std::string& text : {std::string("a thesis"), std::string("<!doctype html>\n"), std::string()}) {
+      put_contents(file, text);
+      const Result r = report();
+      EXPECT_EQ(r.code, 64);
+      EXPECT_NE(r.err.find("file" + option + ": exists, and gyrfalcon did not write it"), r.err.npos) << output_of(r);
+      EXPECT_EQ(contents(file), text);
+    }
+    fs::remove(file);
+    for (int time = 0; time < 2; ++time) {
+      const Result r = report();
+      EXPECT_EQ(r.code, 0) << output_of(r);
+    }
+  }
+}
+
 TEST(report, report_refuses_a_folder_without_metrics) {
   const Folder folder;
   const Result r = run({"report", folder.path().string()});

@@ -116,6 +116,12 @@ void OutputFile::commit() {
   sync_folder(folder_of(final_));
 }
 
+void check_new(const std::filesystem::path& path) {
+  std::error_code error;
+  require(path.empty() || !std::filesystem::exists(path, error), Exit::usage, "{}: exists; choose another name, or give --overwrite to replace it",
+          path.string());
+}
+
 void remove_file(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::remove(path, error);

@@ -44,6 +44,9 @@ class OutputFile {
   std::int64_t appended_ = 0, written_back_ = 0;
 };
 
+// Exit::usage if there is something of this name, for commands that replace a file only with --overwrite. An empty name is
+// accepted.
+void check_new(const std::filesystem::path& path);
 // Removes a file that is to be replaced, if it exists. Exit::io.
 void remove_file(const std::filesystem::path& path);
 // Flushes a file to disk that other processes have written (fsync); Exit::io.

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "src/base/limits.hpp"
-#include "src/base/output_file.hpp"
 #include "src/base/terminal.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/commands/command.hpp"
@@ -17,6 +16,7 @@
 #include "src/commands/planned_deck.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/search_report.hpp"
+#include "src/page/page_file.hpp"
 #include "src/planner/machine/run_islands.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/report/transfer.hpp"
@@ -27,9 +27,7 @@ namespace gyr {
 namespace {
 
 void write_page(const std::string& name, const std::string& page) {
-  OutputFile file(name);
-  file.append(page);
-  file.commit();
+  write_page_file(name, page);
   std::printf("%s: open it in a browser\n", name.c_str());
 }
 
@@ -113,6 +111,7 @@ int plan(const PlanArguments& a) {
       [&](Runtime& runtime) {
         std::string effective;
         require(!a.longest || (!a.explain && a.page.empty()), Exit::usage, "--longest cannot be combined with --explain or --html; leave them out");
+        if (runtime.rank() == 0) check_page_file(a.page);
         const bool asks_more = a.explain || a.longest || a.ranks != 0 || a.tokens > 0 || !(a.cluster + a.profile + a.page).empty();
         require(
             !a.explain_layout || !asks_more, Exit::usage,

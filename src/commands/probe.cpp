@@ -13,15 +13,21 @@ namespace gyr {
 
 namespace {
 
-int probe(const std::string& file) {
+struct ProbeArguments {
+  std::string out;
+  bool overwrite = false;
+};
+
+int probe(const ProbeArguments& a) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        if (runtime.rank() == 0 && !a.overwrite) check_new(a.out);
         const Probe measured = probe_machine(runtime.world());
         if (runtime.rank() != 0) return;
         const std::string text = to_yaml(measured.cluster, measured.comment);
         std::printf("%s", text.c_str());
-        if (file.empty()) return;
-        OutputFile out(file);
+        if (a.out.empty()) return;
+        OutputFile out(a.out);
         out.append(text);
         out.commit();
       },
@@ -31,16 +37,17 @@ int probe(const std::string& file) {
 }  // namespace
 
 void add_probe(Command& app, Action& action) {
-  auto file = std::make_shared<std::string>();
+  auto a = std::make_shared<ProbeArguments>();
   Command* c = app.add_command("probe", "Measure this machine under mpiexec and write a cluster description for plan --cluster");
-  c->add_option("--out", *file, "File to write; default: only print the description");
+  c->add_option("--out", a->out, "File to write; default: only print the description");
+  c->add_flag("--overwrite", a->overwrite, "Replace an existing file");
   c->footer([] {
     return "\nEvery rank is one device of the description. All ranks measure at the same time: start as many on a node as a run has there. The "
            "constants under `fit` correct the measurements for effects that probe does not measure; 1 and 0 leave them unchanged.\n\nKeys of a "
            "cluster description:\n\n" +
            cluster_keys() + "\n" + exit_codes();
   });
-  c->callback([file, &action] { action = [file] { return probe(*file); }; });
+  c->callback([a, &action] { action = [a] { return probe(*a); }; });
 }
 
 }  // namespace gyr

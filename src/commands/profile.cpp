@@ -25,6 +25,7 @@ namespace {
 struct ProfileArguments : DeckArguments {
   int ranks = 0;
   std::string out;
+  bool overwrite = false;
 };
 
 // Times the kernels of a run with two layers of each type, on the ranks of this job, and writes the profile.
@@ -104,6 +105,7 @@ int profile(const ProfileArguments& a) {
       [&](Runtime& runtime) {
         std::string effective;
         const RunConfig run = read_deck(a, runtime, effective);
+        if (runtime.rank() == 0 && !a.overwrite) check_new(a.out);
         if (!a.out.empty()) return write_profile(run, runtime, a.out);
         const Layout layout = layout_of(run, planned_ranks(run, a.ranks, runtime));
         EngineConfig config = engine_config(run, layout);
@@ -133,6 +135,7 @@ void add_profile(Command& app, Action& action) {
       "--out", a->out,
       "Instead, run a few steps with two layers of each type on the ranks started, and write the time of every kernel by shape to this file, for "
       "plan --profile");
+  c->add_flag("--overwrite", a->overwrite, "Replace an existing file of --out");
   c->footer(
       "\nA dry run of a step lists its GEMMs. Each one is timed for a few milliseconds with each GEMM library of this build, on operands that "
       "stay in cache if they fit; in a step some of them come from memory. `auto` chooses by processor type and shape, never by measured time, so "

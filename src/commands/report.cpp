@@ -5,13 +5,13 @@
 #include <memory>
 
 #include "kernels/base/printable.hpp"
-#include "src/base/output_file.hpp"
 #include "src/base/quantity.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/guard.hpp"
 #include "src/history/history_page.hpp"
 #include "src/history/history_picture.hpp"
 #include "src/history/history_text.hpp"
+#include "src/page/page_file.hpp"
 #include "src/report/transfer.hpp"
 #include "src/samples/samples_page.hpp"
 
@@ -28,9 +28,7 @@ void disambiguate_names(std::vector<RunHistory>& runs) {
 }
 
 void write(const std::string& name, const std::string& content, const std::string& counts) {
-  OutputFile file(name);
-  file.append(content);
-  file.commit();
+  write_page_file(name, content);
   std::printf("wrote %s (%s)\n", name.c_str(), counts.c_str());
 }
 
@@ -80,6 +78,7 @@ void add_report(Command& app, Action& action) {
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {
+        for (const std::string& file : {a->samples, a->page, a->picture}) check_page_file(file);
         if (!a->samples.empty()) write_samples(a->samples, a->outputs, a->of_samples);
         if (!a->samples.empty() && a->page.empty() && a->picture.empty()) return;
         std::vector<RunHistory> runs;

@@ -46,8 +46,7 @@ void train(const TokenizerArguments& a) {
   require(!std::filesystem::is_regular_file(a.tokenizer, error) || holds_tokenizer(a.tokenizer), Exit::usage,
           "{}: exists and is not a tokenizer; write the tokenizer first and the texts after it: gyrfalcon tokenizer train TOKENIZER TEXT...",
           a.tokenizer);
-  require(a.overwrite || !std::filesystem::exists(a.tokenizer, error), Exit::usage,
-          "{}: exists; choose another name, or give --overwrite to replace it", a.tokenizer);
+  if (!a.overwrite) check_new(a.tokenizer);
   TrainerOptions options = a.options;
   options.format = a.documents.format();
   const std::vector<std::filesystem::path> files = files_named(a.files);
