@@ -214,6 +214,13 @@ std::optional<StackConfig> read_encoder(Section& s, const ModelConfig& c) {
   return e;
 }
 
+// Settings of the layer types, and those of the encoder where they differ.
+void read_layers(Section& s, ModelConfig& c) {
+  for (const LayerSection& section : layer_sections()) section.read(s.section(section.name, section.help), c);
+  c.encoder =
+      read_encoder(s.section("encoder", "layers before the symbol > of model.pattern, where they differ from the others; null: as in the model"), c);
+}
+
 LinearLayers read_linear(Section& s, LinearLayers fallback) {
   return get_word(s, "linear", fallback, {"full", "ternary"},
                   "linear layers of attention, SSM and MLP; ternary: with weights of -1, 0 and 1 times a scale, and int8 activations, both "
@@ -277,9 +284,7 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
           .at_least(0)
           .at_most(most_tokens);
   read_dropout(s.section("dropout", "dropout probabilities in training, drawn by seed, step and sample; 0: no dropout"), c.dropout);
-  for (const LayerSection& section : layer_sections()) section.read(s.section(section.name, section.help), c);
-  c.encoder =
-      read_encoder(s.section("encoder", "layers before the symbol > of model.pattern, where they differ from the others; null: as in the model"), c);
+  read_layers(s, c);
   check(c);
   return c;
 }

@@ -132,7 +132,9 @@ TEST(policy_training, answers_and_losses_are_equal_on_every_grid) {
   const std::vector<std::pair<const char*, Words>> grids{{"tensor", {"parallel.tensor=2", "parallel.sequence=true", "models.critic.tensor=1"}},
                                                          {"context", {"parallel.context=2"}},
                                                          {"pipeline", {"parallel.pipeline=2", "models.critic.pipeline=1", "models.critic.tensor=2"}},
-                                                         {"data", {"parallel.data=2", "parallel.shard=optimizer"}}};
+                                                         {"data", {"parallel.data=2", "parallel.shard=optimizer"}},
+                                                         {"other rank", {"parallel.tensor=2", "rl.generate.ranks=1", "rl.generate.tensor=1"}},
+                                                         {"other stages", {"parallel.shard=weights", "rl.generate.pipeline=2"}}};
   for (const auto& [name, grid] : grids) {
     const std::vector<double> many = course(name, 2, grid);
     ASSERT_EQ(many.size(), one.size()) << name;

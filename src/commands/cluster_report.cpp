@@ -227,7 +227,7 @@ std::string save_text(const RunConfig& run, const Layout& layout, const Cluster&
 
 Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   const Cluster& cluster = machine.cluster;
-  const auto& [run, layout, config, further, ranks] = plan;
+  const auto& [run, layout, config, further, ranks, generation] = plan;
   const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);

@@ -157,7 +157,7 @@ Json parts_of(const Prediction& p) { return {p.compute, p.transfers, p.copies, p
 
 // Numbers at the top of the page.
 Json figures_of(const RunPlan& plan, const PredictedRun& predicted, const Cluster& cluster, double tokens) {
-  const auto& [run, layout, config, further, list] = plan;
+  const auto& [run, layout, config, further, list, generation] = plan;
   const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), ranks = layout.ranks();
   if (tokens <= 0) tokens = of_step * double(run.train.steps);

@@ -25,6 +25,7 @@
 #include "src/parallel/simulator.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/feed.hpp"
+#include "src/train/policy_generator.hpp"
 
 namespace gyr {
 
@@ -188,9 +189,19 @@ std::string further_text(const FurtherPlan& f) {
       bytes_text(double(placed.run.largest_batch() * scores_per_sample(placed)) * sizeof(double)));
 }
 
-std::string generation_text(const PolicyConfig& c) {
-  return fmt::format("{} x {} of up to {} per iteration of {}; predicted times leave it out", counted(c.prompts, "prompt"),
-                     counted(c.group, "answer"), counted(c.max_new_tokens, "token"), counted(c.steps_of_iteration(), "step"));
+// Answers, and the moves of the weights to ranks that generate with a copy of them.
+std::string generation_text(const RunPlan& plan) {
+  const PolicyConfig& c = *plan.run.policy;
+  std::string text = fmt::format("{} x {} of up to {} per iteration of {}; predicted times leave it out", counted(c.prompts, "prompt"),
+                                 counted(c.group, "answer"), counted(c.max_new_tokens, "token"), counted(c.steps_of_iteration(), "step"));
+  const GenerationPlace& place = *plan.generation;
+  if (place.borrows) return text;
+  double bytes = 0;
+  for (const auto& [pair, moved] :
+       generation_moves(plan.config.model, plan.config.precision, plan.config.optimizer.trained(), plan.layout, place, 1).bytes())
+    if (pair.first != pair.second) bytes += double(moved);
+  return fmt::format("{}; on rank{} {} = {} in {}; before each iteration, {} of weights move between ranks", text, place.mesh.size() > 1 ? "s" : "",
+                     place.mesh.text(), place.layout.text(), name_of(place.precision), size_text(Index(bytes)));
 }
 
 std::string further_traffic(const std::vector<FurtherPlan>& further) {
@@ -334,7 +345,7 @@ double checkpoint_bytes(const RunConfig& run, const Layout& layout) {
 }
 
 Facts plan_facts(const RunPlan& plan, bool with_tokens) {
-  const auto& [run, layout, config, further, list] = plan;
+  const auto& [run, layout, config, further, list, generation] = plan;
   const TextLengths lengths = run.lengths();
   const TokenFlops flops = forward_flops(run.model, lengths);
   const double step_tokens = double(run.largest_batch() * lengths.text);
@@ -357,7 +368,7 @@ Facts plan_facts(const RunPlan& plan, bool with_tokens) {
                                                    100 * bubble_fraction(config.schedule, shape),
                                                    shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : ""));
   for (const FurtherPlan& f : further) facts.emplace_back("models." + f.placed.use.name, further_text(f));
-  if (run.policy) facts.emplace_back("generation", generation_text(*run.policy));
+  if (run.policy) facts.emplace_back("generation", generation_text(plan));
   if (layout.expert > 1) facts.emplace_back("experts", experts_text(config, layout));
   if (const Islands& islands = run.parallel.islands; islands.size() > 1)
     facts.emplace_back("islands", fmt::format("{}. In the deck: cluster.emulate: \"{}\"", text_of(layout, islands), to_text(islands)));
@@ -396,7 +407,7 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
 }
 
 std::string plan_report(const RunPlan& plan, const std::string& predicted) {
-  const auto& [run, layout, config, further, list] = plan;
+  const auto& [run, layout, config, further, list, generation] = plan;
   Table summary({{""}, {"", false, 90}});
   for (const auto& [name, value] : plan_facts(plan, predicted.empty())) summary.row({name, value});
   const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();

@@ -34,6 +34,7 @@ RunConfig without_training_models(RunConfig run) {
   const std::vector<std::string>& names = run.policy->loss.reward_models;
   std::erase_if(run.models, [&](const FurtherModel& m) { return std::find(names.begin(), names.end(), m.name) == names.end(); });
   run.model.objective = policy({.reward_models = names});
+  run.parallel.shard = Shard::none, run.policy->generation.ranks = "all";  // nothing is trained, and all ranks generate
   return run;
 }
 
@@ -134,15 +135,15 @@ void rollout(const RolloutArguments& a, const RunConfig& deck, Runtime& runtime)
   require_same_head(deck.train.init_from, deck.model);
   const RunConfig run = without_training_models(deck);
   const Layout training = layout_of(run, runtime.ranks());
-  Grid grid(training, runtime.world(), wait_policy_of(runtime.world())),
-      generation(generation_layout(training), runtime.world(), wait_policy_of(runtime.world()));
+  const GenerationPlace place = generation_place(run, training);
+  Grid grid(training, runtime.world(), wait_policy_of(runtime.world())), generation(place.layout, runtime.world(), wait_policy_of(runtime.world()));
   const RunData data = open_data(run, grid);
   const Prompts& prompts = *data.prompts;
-  GeneratorCapacity capacity = generator_capacity(run, Index(prompts.longest()), training);
+  GeneratorCapacity capacity = generator_capacity(run, Index(prompts.longest()), place.layout);
   capacity.samples = a.samples, capacity.sequences = std::min<Index>(prompts_at_once, a.samples * std::min(prompts_at_once, Index(prompts.size())));
   ModelConfig model = run.model;
   model.objective = model.objective->without_training();
-  Generator generator(model, precision_of(run.train.precision), generation, capacity);
+  Generator generator(model, place.precision, generation, capacity);
   generator.stage().fill(
       [&](ParameterList weights, const Arrived& arrived) { load_weights(run.train.init_from, generation, model, weights, arrived); });
   RewardModels models(run, grid, runtime);

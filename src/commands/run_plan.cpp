@@ -2,9 +2,10 @@
 #include "src/commands/run_plan.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "src/train/engine_config.hpp"
-#include "src/train/policy_generation.hpp"
+#include "src/train/policy_generator.hpp"
 #include "src/train/scoring_models.hpp"
 
 namespace gyr {
@@ -64,13 +65,28 @@ void add_further(RankPlan& plan, const Layout& layout, const std::vector<Further
   }
 }
 
-// Adds the memory in which the answers of policy training are generated.
-void add_generator(RankPlan& plan, const RunConfig& run, const EngineConfig& config, const Layout& layout, Index prompt) {
-  Grid grid = Grid::dry_run(generation_layout(layout), plan.position);
-  const Index bytes = Generator::working_bytes(config.model, config.precision, grid, generator_capacity(run, prompt, layout));
-  const Index more = bytes - plan.capacity.working();
+// Adds the memory of generation on the replica of this rank that needs most for it.
+void add_generator(RankPlan& plan, const EngineConfig& config, const Layout& layout, const GenerationPlace& place, const GeneratorCapacity& limits,
+                   std::map<int, GeneratorBytes>& known) {
+  GeneratorBytes most;
+  for (int data = 0; data < layout.size(Axis::data); ++data) {
+    const int rank = layout.rank_at(layout.position_at([&](Axis a) { return a == Axis::data ? data : layout.coordinate(plan.position, a); }));
+    const std::optional<int> here = place.mesh.index_of(rank);
+    if (!here) continue;
+    const int position = place.layout.position_of(*here);
+    // Ranks that differ in their data and context coordinates need the same.
+    const int like =
+        place.layout.position_at([&](Axis a) { return a == Axis::data || a == Axis::context ? 0 : place.layout.coordinate(position, a); });
+    const auto found = known.find(like);
+    const GeneratorBytes bytes =
+        found != known.end() ? found->second : known.emplace(like, generation_bytes(config.model, place, limits, rank)).first->second;
+    if (bytes.weights + bytes.working > most.weights + most.working) most = bytes;
+  }
+  plan.capacity.weights += most.weights;
+  if (most.weights > 0) plan.memory.push_back({Memory::weights, "weights of generation", most.weights});
+  const Index more = most.working - plan.capacity.working();
   if (more <= 0) return;
-  plan.capacity = with_working(plan.capacity, bytes);
+  plan.capacity = with_working(plan.capacity, most.working);
   plan.memory.push_back({Memory::scratch, "KV cache, state and scratch of generation, beyond those of training", more});
 }
 
@@ -88,7 +104,10 @@ RunPlan::RunPlan(RunConfig r, int number)
   for (PlacedModel& placed : placed_models(run, number)) further.emplace_back(std::move(placed));
   for (RankPlan& plan : ranks) add_further(plan, layout, further);
   if (!run.policy) return;
-  for (const Index prompt = longest_prompt(run); RankPlan & plan : ranks) add_generator(plan, run, config, layout, prompt);
+  generation = generation_place(run, layout);
+  const GeneratorCapacity limits = generator_capacity(run, longest_prompt(run), generation->layout);
+  std::map<int, GeneratorBytes> known;  // by position in the layout of generation
+  for (RankPlan& plan : ranks) add_generator(plan, config, layout, *generation, limits, known);
 }
 
 const RankPlan& RunPlan::largest_rank() const {

@@ -9,6 +9,7 @@
 
 #include "src/config/placed_models.hpp"
 #include "src/engine/dry_run/plan.hpp"
+#include "src/train/policy_generation.hpp"
 
 namespace gyr {
 
@@ -37,6 +38,7 @@ struct RunPlan {
   // Work and traffic are those of the trained model. Memory includes the further models: where replicas differ, because only
   // some of them hold such a model, that of the replica that needs most.
   std::vector<RankPlan> ranks;
+  std::optional<GenerationPlace> generation = {};  // of policy training
   const RankPlan& of(int position) const { return plan_at(ranks, layout, position); }
   const RankPlan& largest_rank() const;  // the rank that uses most memory
   const RankPlan& slowest() const;       // the rank that executes most FLOPs

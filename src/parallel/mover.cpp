@@ -33,7 +33,7 @@ void box_matrices(const Shape& shape, const Box& box, const Shape& other, const 
 
 }  // namespace
 
-Mover::Mover(const MovePlan& plan, Communicator& world, MoveSource from, MoveDestination to, Index bucket_bytes)
+Mover::Mover(const MovePlan& plan, Communicator& world, MoveSource from, MoveDestination to, Index bucket_bytes, const Arena* buffers)
     : world_(world), from_(std::move(from)), to_(std::move(to)), contents_(plan.contents), device_(false, 0), buffers_(Memory::scratch, 0) {
   for (const PlacedWeights* model : {&plan.from, &plan.to})
     for (const int rank : model->mesh.ranks)
@@ -42,7 +42,7 @@ Mover::Mover(const MovePlan& plan, Communicator& world, MoveSource from, MoveDes
   for (const auto& p : from_.parameters) sent_[p->weight.name] = p.get();
   for (const auto& p : to_.parameters) arriving_[p->weight.name] = {p.get()};
   sort_buckets(buckets_of(plan, bucket_bytes));
-  allocate();
+  allocate(buffers);
 }
 
 void Mover::sort_buckets(const std::vector<MoveBucket>& all) {
@@ -57,7 +57,7 @@ void Mover::sort_buckets(const std::vector<MoveBucket>& all) {
   for (auto& [name, weight] : arriving_) weight.missing = weight.expected;
 }
 
-void Mover::allocate() {
+void Mover::allocate(const Arena* memory) {
   const auto largest = [](const std::vector<MoveBucket>& buckets) {
     Index bytes = 0;
     for (const MoveBucket& b : buckets)
@@ -65,7 +65,8 @@ void Mover::allocate() {
     return (bytes + 255) / 256 * 256;
   };
   const Index out = largest(outgoing_), in = largest(incoming_);
-  buffers_ = Arena(Memory::scratch, Index(in_flight) * (out + in));
+  const Index all = Index(in_flight) * (out + in);
+  buffers_ = memory ? memory->part(Memory::scratch, 0, all) : Arena(Memory::scratch, all);
   for (AnyTensor& buffer : out_buffers_) buffer = take(buffers_, DType::u8, out);
   for (AnyTensor& buffer : in_buffers_) buffer = take(buffers_, DType::u8, in);
 }

@@ -32,8 +32,9 @@ struct MoveDestination {
 class Mover {
  public:
   // `world`: communicator of the plan's ranks that no other operation uses meanwhile; it counts the traffic. Each rank of
-  // one of the meshes has a mover; other ranks need none. `bucket_bytes`: maximum size of a message.
-  Mover(const MovePlan&, Communicator& world, MoveSource, MoveDestination, Index bucket_bytes = Index(32) << 20);
+  // one of the meshes has a mover; other ranks need none. `bucket_bytes`: maximum size of a message. `buffers`: memory for
+  // four messages that nothing else uses meanwhile; null: the mover allocates its own.
+  Mover(const MovePlan&, Communicator& world, MoveSource, MoveDestination, Index bucket_bytes = Index(32) << 20, const Arena* buffers = nullptr);
 
   // Starts messages and completes those that have arrived. Returns true once this rank's part of the move is done.
   bool advance();
@@ -60,7 +61,7 @@ class Mover {
   };
 
   void sort_buckets(const std::vector<MoveBucket>&);
-  void allocate();
+  void allocate(const Arena* memory);
   void start_receives();
   void start_sends();
   void pack(const Message&);

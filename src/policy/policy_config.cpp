@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "modules/settings/limits.hpp"
+#include "src/base/limits.hpp"
 
 namespace gyr {
 
@@ -111,8 +112,23 @@ void read_generate(Section& s, PolicyConfig& c) {
                     .at_most(most_rollouts)
                     .effect(Effect::none);
   c.exact = s.get("exact", false, "decode in blocks of 8, so that no bit of an answer depends on the answers beside it");
+  read_layout(s, c.generation);
   c.end_tokens =
       s.get("end_tokens", std::vector<Index>{}, "token ids that end an answer; empty: those of data.tokenizer's model").at_least(0).value();
+}
+
+void read_layout(Section& s, GenerationLayout& g) {
+  g.ranks = s.get("ranks", "all", "ranks of the run that generate: all, or numbers and ranges as in 0-3,6 (rollout uses all ranks)")
+                .effect(Effect::none)
+                .value();
+  const auto axis = [&](const char* key, const char* help) -> int { return s.get(key, 0, help).at_least(0).at_most(most_axis).effect(Effect::none); };
+  g.pipeline = axis("pipeline", "pipeline-parallel size of generation; 0: parallel.pipeline");
+  g.tensor = axis("tensor",
+                  "tensor-parallel size of generation; 0: parallel.tensor. With this or another key of its own layout, generation has a copy of the "
+                  "weights, which is updated before each iteration");
+  g.precision = s.get("precision", "", "type of its weights and activations: fp64, fp32 or bf16; empty: train.precision")
+                    .one_of({"", "fp64", "fp32", "bf16"})
+                    .value();
 }
 
 void check(Section& rl, const PolicyConfig& c) {

@@ -23,6 +23,15 @@ enum class OldLogProbs { automatic, scored, said, step };
 // Treatment of answers that were cut at max_new_tokens. soft: answers in the last tokens before it lose reward (DAPO).
 enum class CutAnswers { keep, mask, soft };
 
+// Ranks, layout and precision of generation. Empty and 0: those of training.
+struct GenerationLayout {
+  std::string ranks = "all";  // as Mesh::read reads them
+  int pipeline = 0, tensor = 0;
+  std::string precision;
+
+  bool own() const { return ranks != "all" || pipeline > 0 || tensor > 0 || !precision.empty(); }
+};
+
 struct PolicyConfig {
   Index iterations = 0, prompts = 0, group = 0, epochs = 1, minibatches = 1;
   std::uint64_t seed = 1;
@@ -44,6 +53,7 @@ struct PolicyConfig {
   Index max_new_tokens = 0, sequences = 0;  // sequences: decoded together; 0: automatic
   bool exact = false;
   std::vector<Index> end_tokens;
+  GenerationLayout generation;
   std::vector<RewardConfig> rewards;
 
   Index rollouts() const { return prompts * group; }  // of an iteration

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/config/layout_rules.hpp"
 #include "src/config/placed_models.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/tokenizer/tokenizer.hpp"
@@ -14,20 +15,65 @@ namespace {
 
 constexpr Index usual_sequences = 64;
 
-}  // namespace
-
-Layout generation_layout(Layout training) {
-  training.sequence = false;
-  return training;
+// Property of the layout of training with which no text can be generated; empty if there is none.
+std::string obstacle(const Layout& training) {
+  if (training.expert > 1) return "expert parallelism";
+  if (Index(training.stages.size()) != training.size(Axis::pipeline)) return "virtual pipeline stages";
+  return training.shard == Shard::weights ? "ZeRO-3 (parallel.shard: weights)" : "";
 }
 
-GeneratorCapacity generator_capacity(const RunConfig& run, Index prompt, const Layout& training) {
+// The run on the layout of generation.
+RunConfig generating(const RunConfig& run, bool everywhere) {
+  const GenerationLayout& g = run.policy->generation;
+  RunConfig other = run;
+  other.models.clear();
+  ParallelConfig& p = other.parallel;
+  if (g.pipeline > 0) p.pipeline = g.pipeline;
+  if (g.tensor > 0) p.tensor = g.tensor;
+  if (!g.precision.empty()) other.train.precision = g.precision;
+  p.data = 0, p.context = 1, p.expert = 1, p.virtual_stages = 1, p.one_chunk = one_f_one_b, p.attention_ranks = 0;
+  p.sequence = false, p.shard = Shard::none, p.mixer = Mixer::split, p.layers.clear();
+  if (!everywhere) p.permutation.clear(), p.islands.clear();
+  other.train.micro_batch_size = 1, other.train.ramp.clear();
+  return other;
+}
+
+Layout own_layout(const RunConfig& run, const Mesh& mesh, int ranks) {
+  RunConfig other = generating(run, mesh.size() == ranks);
+  // Prompts need not be divisible by the ranks that read them.
+  const ParallelConfig& p = other.parallel;
+  other.train.global_batch_size = std::max<Index>(1, mesh.size() / std::max(1, p.pipeline * p.tensor));
+  try {
+    return layout_by_rules(other, mesh.size());
+  } catch (const Error& error) {
+    fail(error.code, "generation on {} rank{} ({}), whose grid is rl.generate.pipeline and tensor, or that of parallel: {}", mesh.size(),
+         mesh.size() > 1 ? "s" : "", mesh.text(), error.what());
+  }
+}
+
+}  // namespace
+
+GenerationPlace generation_place(const RunConfig& run, const Layout& training) {
+  const GenerationLayout& g = run.policy->generation;
+  const std::optional<Mesh> mesh = Mesh::read(g.ranks, training.ranks());
+  require(mesh.has_value(), Exit::config,
+          "rl.generate.ranks = {}: the run has ranks 0 to {}; write all, or numbers and ranges in ascending order, each rank once, as in 0-3,6",
+          g.ranks, training.ranks() - 1);
+  const DType precision = precision_of(g.precision.empty() ? run.train.precision : g.precision);
+  if (g.own()) return {*mesh, own_layout(run, *mesh, training.ranks()), precision, false};
+  const std::string reason = obstacle(training);
+  require(reason.empty(), Exit::config,
+          "train.objective = policy: the layout {} cannot generate text, because of {}; give generation a layout of its own with rl.generate.tensor "
+          "= {}, for which each rank holds a copy of the weights",
+          training.text(), reason, training.size(Axis::tensor));
+  Layout same = training;
+  same.sequence = false;
+  return {*mesh, same, precision, true};
+}
+
+GeneratorCapacity generator_capacity(const RunConfig& run, Index prompt, const Layout& generation) {
   const PolicyConfig& c = *run.policy;
-  require(training.expert == 1 && Index(training.stages.size()) == training.size(Axis::pipeline), Exit::config,
-          "train.objective = policy: the layout {} cannot generate text, because of {}; set {} to 1", training.text(),
-          training.expert > 1 ? "expert parallelism" : "virtual pipeline stages",
-          training.expert > 1 ? "parallel.expert" : "parallel.virtual_stages");
-  const Index coordinates = training.size(Axis::data) * training.size(Axis::context);
+  const Index coordinates = generation.size(Axis::data) * generation.size(Axis::context);
   const Index of_rank = (c.prompts + coordinates - 1) / coordinates * c.group;
   return {.sequences = c.sequences > 0 ? std::min(c.sequences, of_rank) : std::min(usual_sequences, of_rank),
           .prompt = prompt,

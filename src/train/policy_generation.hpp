@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Generation within policy training: by the weights of the training engine, in its working memory, on its ranks.
+// Place and limits of generation within policy training.
 #pragma once
 
 #include "src/config/run_config.hpp"
 #include "src/data/prompts.hpp"
 #include "src/engine/generate/generator.hpp"
+#include "src/parallel/mesh.hpp"
 #include "src/policy/rollout.hpp"
 
 namespace gyr {
 
-// Layout of the generator on the ranks of training: the same, without sequence parallelism. Context-parallel ranks generate texts of their own.
-Layout generation_layout(Layout training);
+// Ranks of the run that generate, with their layout and precision.
+struct GenerationPlace {
+  Mesh mesh;
+  Layout layout;
+  DType precision;
+  bool borrows;  // true: with the weights of the training engine; false: with a copy of them, which is updated before each iteration
+};
 
-// Memory for the answers of an iteration to prompts of up to `prompt` tokens. Exit::config if the layout of training cannot generate.
-GeneratorCapacity generator_capacity(const RunConfig&, Index prompt, const Layout& training);
+// By default, generation borrows the weights on the layout of training without sequence parallelism. Context-parallel ranks then
+// generate texts of their own. A layout of its own (rl.generate) has the axes data, pipeline and tensor. Exit::config if the layout
+// of training cannot generate, or that of generation does not fit its ranks.
+GenerationPlace generation_place(const RunConfig&, const Layout& training);
+
+// Memory for the answers of an iteration to prompts of up to `prompt` tokens.
+GeneratorCapacity generator_capacity(const RunConfig&, Index prompt, const Layout& generation);
 // Tokens of the longest prompt; if the token files cannot be opened, the most that fit a window.
 Index longest_prompt(const RunConfig&);
 

@@ -13,7 +13,7 @@
 #include "src/train/critic.hpp"
 #include "src/train/device_limit.hpp"
 #include "src/train/feed.hpp"
-#include "src/train/policy_generation.hpp"
+#include "src/train/policy_generator.hpp"
 #include "src/train/row_scores.hpp"
 #include "src/train/run_paths.hpp"
 #include "src/train/scoring_models.hpp"
@@ -38,10 +38,8 @@ class RunEngine final : public TrainingEngine {
         engine_(config, grid, &capacity_, timers, &working_), critic_(critic_of(further, world, progress_record)),
         scoring_(std::move(further), grid, world, working_, progress_record), fault_(run.fault, me, engine_, progress_record) {}
 
-  void add_generator(std::unique_ptr<Grid> grid, const GeneratorCapacity& limits) {
-    generation_grid_ = std::move(grid);
-    generator_ = std::make_unique<Generator>(engine_, *generation_grid_, limits, &working_);
-    service_ = std::make_unique<GenerationService>(*generator_);
+  void add_generator(const GenerationPlace& place, const GeneratorCapacity& limits, MPI_Comm world, ProgressRecord& progress_record) {
+    generator_ = std::make_unique<PolicyGenerator>(engine_, place, limits, world, working_, progress_record);
   }
 
   void initialise() override {
@@ -66,10 +64,7 @@ class RunEngine final : public TrainingEngine {
 
   std::vector<GeneratedText> generate(const std::vector<Request>& requests, const Sampling& sampling) override {
     auto t = timers_.scope("generate");
-    engine_.device().fence();  // engine and generator use the same working memory, in streams of their own
-    std::vector<GeneratedText> texts = service_->serve(requests, sampling);
-    generator_->fence();
-    return texts;
+    return generator_->generate(requests, sampling);
   }
   std::vector<double> log_probs(const StepSamples& s) override {
     auto t = timers_.scope("score");
@@ -180,9 +175,7 @@ class RunEngine final : public TrainingEngine {
   Engine engine_;
   std::unique_ptr<Critic> critic_;
   ScoringModels scoring_;
-  std::unique_ptr<Grid> generation_grid_;  // policy training: grid of the generator
-  std::unique_ptr<Generator> generator_;
-  std::unique_ptr<GenerationService> service_;
+  std::unique_ptr<PolicyGenerator> generator_;  // policy training
   Fault fault_;
 };
 
@@ -201,16 +194,18 @@ std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const Engi
   const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), beat);
   std::vector<PlannedModel> further = planned_models(run, me.rank, me.ranks, beat);
   Capacity all = together(capacity, further);
-  std::optional<GeneratorCapacity> generation;
-  if (data.prompts) generation = generator_capacity(run, Index(data.prompts->longest()), grid.layout());
-  std::unique_ptr<Grid> generation_grid;
-  if (generation) {
-    generation_grid = std::make_unique<Grid>(generation_layout(grid.layout()), world, wait_policy_of(world), &progress_record);
-    all = with_working(all, Generator::working_bytes(config.model, config.precision, *generation_grid, *generation));
+  std::optional<GenerationPlace> place;
+  GeneratorCapacity limits;
+  if (data.prompts) {
+    place = generation_place(run, grid.layout());
+    limits = generator_capacity(run, Index(data.prompts->longest()), place->layout);
+    const GeneratorBytes bytes = generation_bytes(config.model, *place, limits, me.rank);
+    all.weights += bytes.weights;
+    all = with_working(all, bytes.working);
   }
   collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity, all); });
   auto engine = std::make_unique<RunEngine>(run, config, capacity, all, std::move(further), me, grid, world, timers, progress_record);
-  if (generation) engine->add_generator(std::move(generation_grid), *generation);
+  if (place) engine->add_generator(*place, limits, world, progress_record);
   return engine;
 }
 

@@ -33,10 +33,10 @@ void check(const ModelConfig& config, const Layout& layout, const GeneratorCapac
 
 }  // namespace
 
-Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits)
-    : Generator(std::unique_ptr<Generator>(new Generator(config, dtype, grid, limits, nullptr, Lengths::some)), nullptr) {}
-
 // Shared memory cannot grow later, so that all prompt lengths are measured for it.
+Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits, const Arena* working)
+    : Generator(std::unique_ptr<Generator>(new Generator(config, dtype, grid, limits, nullptr, working ? Lengths::all : Lengths::some)), working) {}
+
 Generator::Generator(ModelState& trained, Grid& grid, const GeneratorCapacity& limits, const Arena* working)
     : Generator(std::unique_ptr<Generator>(
                     new Generator(trained.model(), trained.precision(), grid, limits, &trained, working ? Lengths::all : Lengths::some)),
@@ -46,8 +46,9 @@ Index Generator::working_bytes(ModelState& trained, Grid& grid, const GeneratorC
   return Generator(trained.model(), trained.precision(), grid, limits, &trained, Lengths::all).working_bytes().sum();
 }
 
-Index Generator::working_bytes(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits) {
-  return Generator(config, dtype, grid, limits, nullptr, Lengths::all).working_bytes().sum();
+GeneratorBytes Generator::bytes_of(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits) {
+  const Generator dry(config, dtype, grid, limits, nullptr, Lengths::all);
+  return {dry.weights_->high_water(), dry.working_bytes().sum()};
 }
 
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits, ModelState* trained, Lengths lengths)

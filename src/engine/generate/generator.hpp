@@ -26,19 +26,25 @@ struct GeneratorCapacity {
   Index samples = 1;  // maximum number of texts per prompt; above 1, a further slot holds the prompt that is continued
 };
 
+// Memory that a generator needs: its own weights, and working memory (scratch, activations and state of the slots).
+struct GeneratorBytes {
+  Index weights = 0, working = 0;
+};
+
 class Generator {
  public:
   // The grid's tensor and pipeline axes partition the model. Ranks along its data axis hold the same weights.
-  Generator(const ModelConfig&, DType, Grid&, const GeneratorCapacity&);
+  // `working`: bytes_of().working bytes that engines may share, because a generator keeps nothing in it between calls of
+  // the service; null: the generator allocates its own.
+  Generator(const ModelConfig&, DType, Grid&, const GeneratorCapacity&, const Arena* working = nullptr);
   // Generates with the weights of a training engine, without a copy: every call uses their present values. The grid has
   // the tensor and pipeline axes of the engine's grid, and may be that grid. The engine must outlive the generator.
   // Exit::config if weights cannot be borrowed (Parameters::borrow).
-  // `working`: working_bytes() of memory that engines may share, because a generator keeps nothing in it between calls
-  // of the service; null: the generator allocates its own.
   Generator(ModelState& trained, Grid&, const GeneratorCapacity&, const Arena* working = nullptr);
-  // Bytes of working memory of such a generator: scratch, activations and state of the slots.
+  // Bytes of working memory of such a generator.
   static Index working_bytes(ModelState& trained, Grid&, const GeneratorCapacity&);
-  static Index working_bytes(const ModelConfig&, DType, Grid&, const GeneratorCapacity&);
+  // Bytes of a generator with weights of its own.
+  static GeneratorBytes bytes_of(const ModelConfig&, DType, Grid&, const GeneratorCapacity&);
 
   Stage& stage() { return *stage_; }
   Grid& grid() { return grid_; }

@@ -54,6 +54,11 @@ struct GeneratedText {
   TextEnd end = TextEnd::none;
 };
 
+// A text as numbers, for messages between ranks: its length and end, then token, log-probability and kept probability of each
+// position. text_of_values advances `from` to the values after it.
+void append_values(const GeneratedText&, std::vector<double>& values);
+GeneratedText text_of_values(Index id, Index sample, const double*& from);
+
 // Functions that are called on every rank of the data coordinate that serves a text, and must have the same result on
 // each; empty: none. stops: called after each new token that does not end the text, returns true if the text ends here.
 // done: called once when the text has ended.

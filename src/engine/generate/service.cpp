@@ -168,33 +168,34 @@ std::vector<GeneratedText> GenerationService::serve(const std::vector<Request>& 
   return grid.size(token_axes) > 1 ? gather(requests, std::move(replies), served_by) : replies;
 }
 
-// Gathers the texts over the data coordinates, in the order of the requests. A text is sent as its length and end,
-// followed by token, log-probability and kept probability of each position.
+void append_values(const GeneratedText& text, std::vector<double>& values) {
+  values.insert(values.end(), {double(text.tokens.size()), double(text.end)});
+  for (std::size_t t = 0; t < text.tokens.size(); ++t) values.insert(values.end(), {double(text.tokens[t]), text.log_probs[t], text.kept[t]});
+}
+
+GeneratedText text_of_values(Index id, Index sample, const double*& from) {
+  GeneratedText text{id, sample};
+  const auto length = std::size_t(*from++);
+  text.end = TextEnd(int(*from++));
+  for (std::size_t t = 0; t < length; ++t, from += 3)
+    text.tokens.push_back(Token(from[0])), text.log_probs.push_back(from[1]), text.kept.push_back(from[2]);
+  return text;
+}
+
+// Gathers the texts over the data coordinates, in the order of the requests.
 std::vector<GeneratedText> GenerationService::gather(const std::vector<Request>& requests, std::vector<GeneratedText> mine,
                                                      const std::vector<int>& served_by) {
   Communicator& coordinates = generator_.grid().group(token_axes);
   std::vector<double> sent;
-  for (const GeneratedText& r : mine) {
-    sent.insert(sent.end(), {double(r.tokens.size()), double(r.end)});
-    for (std::size_t t = 0; t < r.tokens.size(); ++t) sent.insert(sent.end(), {double(r.tokens[t]), r.log_probs[t], r.kept[t]});
-  }
+  for (const GeneratedText& text : mine) append_values(text, sent);
   sent.resize(std::size_t(coordinates.max(double(sent.size()))), 0);
   const std::vector<double> all = coordinates.gather(sent);
-  std::vector<std::size_t> at;  // next element of each coordinate
-  for (int c = 0; c < coordinates.size(); ++c) at.push_back(std::size_t(c) * sent.size());
+  std::vector<const double*> at;  // next value of each coordinate
+  for (int c = 0; c < coordinates.size(); ++c) at.push_back(all.data() + std::size_t(c) * sent.size());
   std::vector<GeneratedText> replies;
   for (std::size_t i = 0; i < requests.size(); ++i)
-    for (Index sample = 0; sample < requests[i].samples; ++sample) {
-      const double* from = all.data() + at[std::size_t(served_by[i])];
-      GeneratedText& reply = replies.emplace_back(GeneratedText{requests[i].id, sample});
-      const std::size_t length = std::size_t(from[0]);
-      reply.end = TextEnd(int(from[1]));
-      for (std::size_t t = 0; t < length; ++t) {
-        const double* token = from + 2 + 3 * t;
-        reply.tokens.push_back(Token(token[0])), reply.log_probs.push_back(token[1]), reply.kept.push_back(token[2]);
-      }
-      at[std::size_t(served_by[i])] += 2 + 3 * length;
-    }
+    for (Index sample = 0; sample < requests[i].samples; ++sample)
+      replies.push_back(text_of_values(requests[i].id, sample, at[std::size_t(served_by[i])]));
   return replies;
 }
 
