@@ -10,6 +10,7 @@
 #include "src/base/file_pattern.hpp"
 #include "src/base/input_file.hpp"
 #include "src/base/json_text.hpp"
+#include "src/base/output_file.hpp"
 #include "src/base/quantity.hpp"
 #include "src/commands/command.hpp"
 #include "src/commands/documents_option.hpp"

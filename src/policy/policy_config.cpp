@@ -103,20 +103,6 @@ void read_critic(Section& s, PolicyConfig& c) {
   c.critic_warmup = s.get("warmup_iterations", 0, "ppo: iterations at the begin that train the critic alone").at_least(0);
 }
 
-void read_generate(Section& s, PolicyConfig& c) {
-  c.max_new_tokens = s.get("max_new_tokens", 256, "maximum number of tokens of an answer").unit("tokens").positive().at_most(longest);
-  c.loss.temperature =
-      s.get("temperature", 1.0, "temperature of generation, by which the logits of training are divided too").at_least(0.01).finite();
-  c.sequences = s.get("sequences_together", 0, "answers that a rank decodes at once; 0: all of its answers of an iteration, at most 64")
-                    .at_least(0)
-                    .at_most(most_rollouts)
-                    .effect(Effect::none);
-  c.exact = s.get("exact", false, "decode in blocks of 8, so that no bit of an answer depends on the answers beside it");
-  read_layout(s, c.generation);
-  c.end_tokens =
-      s.get("end_tokens", std::vector<Index>{}, "token ids that end an answer; empty: those of data.tokenizer's model").at_least(0).value();
-}
-
 void read_layout(Section& s, GenerationLayout& g) {
   g.ranks = s.get("ranks", "all", "ranks of the run that generate: all, or numbers and ranges as in 0-3,6 (rollout uses all ranks)")
                 .effect(Effect::none)
@@ -129,6 +115,20 @@ void read_layout(Section& s, GenerationLayout& g) {
   g.precision = s.get("precision", "", "type of its weights and activations: fp64, fp32 or bf16; empty: train.precision")
                     .one_of({"", "fp64", "fp32", "bf16"})
                     .value();
+}
+
+void read_generate(Section& s, PolicyConfig& c) {
+  c.max_new_tokens = s.get("max_new_tokens", 256, "maximum number of tokens of an answer").unit("tokens").positive().at_most(longest);
+  c.loss.temperature =
+      s.get("temperature", 1.0, "temperature of generation, by which the logits of training are divided too").at_least(0.01).finite();
+  c.sequences = s.get("sequences_together", 0, "answers that a rank decodes at once; 0: all of its answers of an iteration, at most 64")
+                    .at_least(0)
+                    .at_most(most_rollouts)
+                    .effect(Effect::none);
+  c.exact = s.get("exact", false, "decode in blocks of 8, so that no bit of an answer depends on the answers beside it");
+  read_layout(s, c.generation);
+  c.end_tokens =
+      s.get("end_tokens", std::vector<Index>{}, "token ids that end an answer; empty: those of data.tokenizer's model").at_least(0).value();
 }
 
 void check(Section& rl, const PolicyConfig& c) {
