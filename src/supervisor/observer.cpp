@@ -88,8 +88,17 @@ std::optional<Finding> Observer::lost_rank(Clock::time_point now) const {
   return Finding{"lost", verdict};
 }
 
+// Heartbeats that have been the same for so long that their rank should have written others. Between two looks, a healthy rank
+// may have written none.
+std::vector<Heartbeat> Observer::unchanged(Clock::time_point now) const {
+  const double limit = std::min(settings_.silent, stale_limit() / 2);
+  std::vector<Heartbeat> all;
+  for (const Heartbeat& h : now_)
+    if (std::chrono::duration<double>(now - seen_.at(h.rank).changed).count() > limit) all.push_back(h);
+  return all;
+}
+
 std::optional<Finding> Observer::look(Clock::time_point now) {
-  const std::vector<Heartbeat> before = now_;
   read(now);
   std::uint64_t progress = 0;
   for (const Heartbeat& h : now_) progress += h.progress;
@@ -100,7 +109,7 @@ std::optional<Finding> Observer::look(Clock::time_point now) {
   }
   if (auto dead = finding_of_ranks()) return dead;
   if (auto lost = lost_rank(now)) return lost;
-  if (std::chrono::duration<double>(now - moved_).count() > stale_limit()) return Finding{"stale", judge(before, now_)};
+  if (std::chrono::duration<double>(now - moved_).count() > stale_limit()) return Finding{"stale", judge(unchanged(now), now_)};
   return {};
 }
 

@@ -46,6 +46,7 @@ class Observer {
   double stale_limit() const;
   void read(Clock::time_point now);
   std::optional<Finding> lost_rank(Clock::time_point now) const;
+  std::vector<Heartbeat> unchanged(Clock::time_point now) const;
 
   SuperviseSettings settings_;
   std::filesystem::path heartbeats_, exit_record_;

@@ -64,11 +64,16 @@ void require_own_launcher(int ranks) {
     // number does not fit an int.
     if (is_srun(l) && number_in("SLURM_STEP_ID") < 0) continue;
     for (const auto& [variable, lone] : {std::pair(l.size, 1), std::pair(l.rank, 0)})  // lone: value for a single process
-      if (const int number = number_in(variable); number > lone)
+      if (const int number = number_in(variable); number > lone) {
+        require(std::string_view(l.rank) != linked_launcher.rank, Exit::device,
+                "{}={} says that several processes were started, but MPI sees one rank in each of them, because their process manager does not "
+                "answer; start the ranks with {}. For independent processes, unset {}",
+                variable, number, remedy, variable);
         fail(Exit::device,
              "{} has started several processes ({}={}), but MPI sees one rank in each of them: this program is linked with {}, which this launcher "
              "does not serve, so each process would be a single-rank run; start the ranks with {}. For independent processes, unset {}",
              l.name, variable, number, library, remedy, variable);
+      }
   }
 }
 

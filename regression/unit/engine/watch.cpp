@@ -202,6 +202,30 @@ TEST(watch, stalled_job_is_reported_after_stale_time) {
   EXPECT_EQ(finding->state, "stale");
 }
 
+// Rank 1 hangs and rank 0 waits for it. Both write a heartbeat every second, and the supervisor looks more often. Rank 2 of the
+// second case writes none.
+TEST(watch, stalled_job_names_the_rank_that_hangs) {
+  for (const bool silent : {false, true}) {
+    const Folder folder;
+    SuperviseSettings settings;
+    settings.stale = 6;
+    const auto begin = std::chrono::steady_clock::now();
+    const HeartbeatFile file(heartbeat_path(folder.path()));
+    Observer observer(settings, folder.path(), 0);
+    std::optional<Finding> finding;
+    for (int look = 0; look < 40 && !finding; ++look) {
+      if (look % 4 == 0)
+        for (const int rank : {0, 1, 2})
+          if (look == 0 || rank < 2 || !silent) file.write(beat(rank, 7, rank != 1, (10 + look / 4) * second, 5 * second));
+      finding = observer.look(begin + std::chrono::milliseconds(250 * look));
+    }
+    ASSERT_TRUE(finding);
+    EXPECT_EQ(finding->state, "stale");
+    EXPECT_EQ(finding->verdict.rank, silent ? 2 : 1) << finding->verdict.text;
+    EXPECT_NE(finding->verdict.text.find(silent ? "has written no heartbeat" : "is stuck"), std::string::npos) << finding->verdict.text;
+  }
+}
+
 std::chrono::steady_clock::time_point later(double seconds) {
   static const auto begin = std::chrono::steady_clock::now();
   return begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
