@@ -520,6 +520,14 @@ TEST(bad_input, pipe_in_place_of_a_file_is_refused) {
   }
 }
 
+TEST(bad_input, deck_line_with_other_indentation_is_named) {
+  const Folder folder;
+  folder.write("deck.yaml", "model:\n  pattern: P\n hidden_size: 64\n");
+  const Result r = run({"train", folder / "deck.yaml", "--dry-run"});
+  EXPECT_EQ(r.code, int(Exit::config));
+  EXPECT_NE(r.err.find("deck.yaml:3:2: this line is indented differently from the lines before it in its section"), r.err.npos) << r.err;
+}
+
 TEST(bad_input, unquoted_yaml_alias_error_says_to_quote_it) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  pattern: P x 2", "  pattern: *-");
@@ -685,6 +693,8 @@ TEST(bad_input, words_of_other_programs_are_answered_with_ours) {
   refused({"export-hf", "none", "x", "--torch_dtype", "bf16"}, "there is no option `--torch_dtype`; it is called `--dtype` here");
   refused({"export-gguf", "none", "x", "--quantize", "q8_0"}, "there is no option `--quantize`; it is called `--dtype` here");
   refused({"train", "none", "--dry-run", "-n", "4"}, "there is no option `-n`; the launcher sets the number of ranks");
+  refused({"train", "none", "--ranks", "2"}, "--ranks belongs to --dry-run; start a run on N ranks with mpiexec -n N gyrfalcon train DECK");
+  refused({"run", "none"}, "write `gyrfalcon run DECK --ranks INT`");
   refused({"train", "none", "--dry-run", "--cluster", "x"}, "there is no option `--cluster`; `gyrfalcon plan DECK --cluster FILE` predicts");
   refused({"generate", "none", "Once upon"}, "the word `Once upon` is not expected; a prompt is given as --prompt TEXT");
   refused({"data", "build", "t.txt", "p", "--tokenizer", "t.json", "--output-prefix", "x"}, "the PREFIX is the last word");

@@ -70,7 +70,7 @@ Transaction::Transaction(const fs::path& target, const CheckpointHeader& header,
   require(!error, Exit::io, "{}: cannot be created: {}", parent.string(), error.message());
   fs::remove_all(folder_, error);  // removes the leftover of a killed save
   require_space(parent, disk_bytes(bytes, Index(header.deck.size() + header.provenance.size())), "a checkpoint",
-                "free space, choose another folder or, in a training run, lower checkpoint.keep");
+                "free space, choose another folder or, in a training run, lower checkpoint.keep (even with 1, two checkpoints exist during a save)");
   const bool made = fs::create_directory(folder_, error);
   require(made && !error, Exit::io, "{}: cannot be created: {}", folder_.string(), error.message());
 }

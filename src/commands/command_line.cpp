@@ -163,7 +163,8 @@ std::string usage_of(const CLI::App& program, const CLI::App* command) {
     if (option->get_positional() && option->get_required())
       for (const char c : " " + shown_word(option)) words += char(std::toupper(c));
   for (const CLI::Option* option : command->get_options({}))
-    if (!option->get_positional() && option->get_required()) words += " " + option->get_name() + " " + option->get_type_name();
+    if (!option->get_positional() && option->get_required())
+      words += " " + option->get_name() + " " + option->get_type_name().substr(0, option->get_type_name().find(' '));
   return words;
 }
 

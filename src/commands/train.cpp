@@ -103,6 +103,7 @@ void add_train(Command& app, Action& action) {
       "Start a watcher process for each rank. The watcher of the first rank that ends without a report writes this file (gyrfalcon run)");
   command->add_option("--supervisor", a->supervisor, "Token in OUTPUT/supervisor.lock of the gyrfalcon run process that starts this run");
   command->callback([a, &action] {
+    require(a->ranks == 0 || a->dry_run, Exit::usage, "--ranks belongs to --dry-run; start a run on N ranks with mpiexec -n N gyrfalcon train DECK");
     require(!(a->resume && a->start_over), Exit::usage, "--resume continues the run that --anew would set aside; give only one of them");
     action = [a] { return train(*a); };
   });

@@ -94,8 +94,9 @@ std::string remedy_for_function(const std::vector<DeckChange>& changes) {
   for (const DeckChange& c : changes)
     if (c.effect == Effect::function) of_function.push_back(c);
   const std::string old = old_values(of_function);
-  return fmt::format("take the old values back{}, or start another run in another output.folder with --init-from CHECKPOINT",
-                     old.empty() ? "" : fmt::format(" ({})", old));
+  return fmt::format(
+      "take the old values back{}, or start another run in another output.folder (with --init-from CHECKPOINT if no weight changes its shape)",
+      old.empty() ? "" : fmt::format(" ({})", old));
 }
 
 std::string text_of_moved_decay(const std::vector<DeckChange>& changes, const LearningRate& lr) {

@@ -198,7 +198,10 @@ YamlValue parse_yaml(const std::string& text, const std::string& origin) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& e) {
-    fail(Exit::config, "{}:{}:{}: {}{}", origin, e.mark.line + 1, e.mark.column + 1, e.msg, remedy_for(first_line(without_lines(text, e.mark.line))));
+    const bool unaligned = e.msg == "end of map not found" || e.msg == "end of sequence not found";
+    const std::string remedy = remedy_for(first_line(without_lines(text, e.mark.line)));
+    fail(Exit::config, "{}:{}:{}: {}{}", origin, e.mark.line + 1, e.mark.column + 1,
+         unaligned ? "this line is indented differently from the lines before it in its section" : e.msg, remedy);
   }
   return builder.take();
 }

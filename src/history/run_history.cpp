@@ -104,12 +104,23 @@ class HistoryReader {
         history_.sections.push_back({word(s, "name"), number(s, "mean_seconds"), number(s, "max_seconds"), integer(s, "slowest_rank", -1)});
   }
 
-  void killed() { add(RunEvent::Kind::killed, last_time_, exit_record_text().value_or("ended without a message")); }
+  void killed() { add(RunEvent::Kind::killed, last_time_, exit_record_text().value_or(supervisor_text().value_or("ended without a message"))); }
   // End of this attempt according to the exit record, which the watcher process of a rank writes.
   std::optional<std::string> exit_record_text() const {
     const auto record = read_exit_record(exit_record_path(history_.folder, attempt_));
     if (!record || record->time < started_) return {};
     return fmt::format("{}a process on {} {}", record->rank >= 0 ? fmt::format("rank {}, ", record->rank) : "", record->host, manner(*record));
+  }
+
+  // Reason for which the supervisor ended this attempt, or what it saw at its end.
+  std::optional<std::string> supervisor_text() const {
+    const Json supervisor = json_of_file(std::filesystem::path(history_.folder) / "supervisor.json");
+    if (!supervisor.is_object() || !supervisor.contains("attempts") || !supervisor["attempts"].is_array()) return {};
+    for (const Json& attempt : supervisor["attempts"]) {
+      const double begun = number(attempt, "begun");
+      if (begun <= started_ && started_ <= begun + number(attempt, "seconds") && !word(attempt, "culprit").empty()) return word(attempt, "culprit");
+    }
+    return {};
   }
 
   // Marks repeated steps. Step numbers decrease only where a run resumes from an earlier checkpoint.

@@ -23,7 +23,7 @@ std::string_view meaning(Exit code) {
     case Exit::data: return "a file's content is invalid or damaged";
     case Exit::missing: return "a file does not exist";
     case Exit::internal: return "internal error: please report it";
-    case Exit::device: return "MPI, device, processor or number of ranks";
+    case Exit::device: return "MPI, launcher, device or processor";
     case Exit::io: return "reading or writing failed";
     case Exit::again: return "stopped early: submit again to resume from the last checkpoint";
     case Exit::config: return "invalid deck";

@@ -14,7 +14,7 @@ namespace gyr {
 struct Attempt {
   int number = 0, ranks = 0;
   Index from = 0, to = 0, reached = 0;  // step of the newest checkpoint before and after; current step at the end
-  double seconds = 0;
+  double begun = 0, seconds = 0;        // Unix time of its start; duration
   int code = 0;
   std::string state;    // done | stopped | lost | hung | stale | failed | died | refused (before it began in the output folder)
   int rank = -1;        // rank at fault; -1: none

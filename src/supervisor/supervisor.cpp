@@ -14,6 +14,7 @@
 #include "src/supervisor/policy.hpp"
 #include "src/supervisor/process.hpp"
 #include "src/watch/exit_record.hpp"
+#include "src/watch/heartbeat.hpp"
 #include "src/watch/outcome.hpp"
 #include "src/watch/stop.hpp"
 
@@ -84,6 +85,7 @@ class Supervisor {
   Attempt run_attempt() {
     Attempt attempt;
     attempt.number = int(attempts_.size()), attempt.ranks = ranks_, attempt.from = newest();
+    attempt.begun = double(wall_nanoseconds()) * 1e-9;
     const std::string previous = outcome_text(output());
     const Clock::time_point begin = Clock::now();
     Observer observer(run_.limits, output(), attempt.number);
@@ -132,8 +134,8 @@ class Supervisor {
       attempt.state = "died";
       attempt.code = code.value_or(int(Exit::internal));
       if (attempt.code == 0) attempt.code = int(Exit::internal);  // exit code 0, but status.json does not report an end
-      attempt.culprit =
-          fmt::format("the launcher ended with exit code {}, and no rank left an exit record; see the launcher's messages above", attempt.code);
+      attempt.culprit = fmt::format("the launcher ended with exit code {} ({}), and no rank left an exit record; see the messages above",
+                                    attempt.code, meaning(Exit(attempt.code)));
     }
   }
 
@@ -198,6 +200,7 @@ class Supervisor {
     Json attempts = Json::array();
     for (const Attempt& attempt : attempts_)
       attempts.push_back({{"attempt", attempt.number},
+                          {"begun", attempt.begun},
                           {"ranks", attempt.ranks},
                           {"from", attempt.from},
                           {"to", attempt.to},

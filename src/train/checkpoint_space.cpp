@@ -46,8 +46,8 @@ std::string check_checkpoint_space(const RunConfig& run, Index bytes, Index done
   const auto free = free_bytes(folder);
   if (count == 0 || !free) return "";
   require(*free >= double(bytes), Exit::io,
-          "{}: a checkpoint of this run needs {}, but only {} is free; free space or choose another output.folder. Nothing has been trained",
-          folder.string(), metric_text(double(bytes), "B"), metric_text(*free, "B"));
+          "{}: a checkpoint of this run needs {}, but only {} is free; free space or choose another output.folder. Nothing has been trained{}",
+          folder.string(), metric_text(double(bytes), "B"), metric_text(*free, "B"), done > 0 ? fmt::format(" since step {}", done) : "");
   if (*free >= double(count) * double(bytes)) return "";
   return fmt::format(
       "warning: {}: {} checkpoints of {} each will exist at once (checkpoint.keep = {}), but only {} is free, enough for {}; free space, lower "

@@ -117,6 +117,19 @@ TEST(run_history, run_without_final_status_is_reported_as_killed) {
   EXPECT_EQ(history.state, "done");
 }
 
+// The supervisor's table names what it saw of an attempt, which it finds by the time of the start.
+TEST(run_history, attempt_that_the_supervisor_ended_names_its_cause) {
+  for (const double begun : {99.5, 101.0}) {
+    const Folder folder;
+    folder.write("metrics.jsonl", json_text({{"kind", "start"}, {"time", 100}, {"step", 0}}) + "\n" + step_line(1, 102, 3));
+    const Json attempt{{"attempt", 0}, {"begun", begun}, {"seconds", 20}, {"culprit", "rank 1 on node7 (pid 4711) is stuck"}};
+    folder.write("supervisor.json", json_text({{"attempts", Json::array({attempt})}}));
+    const RunEvent last = read_history(folder.path()).events.back();
+    EXPECT_EQ(last.kind, RunEvent::Kind::killed);
+    EXPECT_EQ(last.text, begun < 100 ? "rank 1 on node7 (pid 4711) is stuck" : "ended without a message");
+  }
+}
+
 TEST(run_history, run_killed_before_heartbeat_is_reported_as_killed) {
   const Folder folder;
   std::string metrics = json_text({{"kind", "start"}, {"time", 1}, {"step", 0}}) + "\n" + step_line(1, 2, 3);
