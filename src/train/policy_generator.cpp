@@ -43,9 +43,10 @@ GeneratorBytes generation_bytes(const ModelConfig& model, const GenerationPlace&
 PolicyGenerator::PolicyGenerator(ModelState& trained, GenerationPlace place, const GeneratorCapacity& limits, MPI_Comm world, const Arena& working,
                                  ProgressRecord& progress_record)
     : trained_(trained), place_(std::move(place)), working_(working), mesh_(communicator_of(place_.mesh, world)) {
-  MPI_Comm_dup(world, &run_);
+  MPI_Comm run;
+  MPI_Comm_dup(world, &run);
   const WaitPolicy patience = wait_policy_of(world);
-  world_ = std::make_unique<Communicator>("moves", backend::device_transport(mpi_transport(run_, patience)), &progress_record);
+  world_ = std::make_unique<Communicator>("moves", backend::device_transport(mpi_transport(run, patience)), &progress_record);
   const ModelConfig& model = trained_.model();
   if (!place_.borrows)
     moves_ = generation_moves(model, trained_.precision(), trained_.trained(), trained_.grid().layout(), place_, ranks_per_node(world));
@@ -59,7 +60,6 @@ PolicyGenerator::PolicyGenerator(ModelState& trained, GenerationPlace place, con
 PolicyGenerator::~PolicyGenerator() {
   service_.reset(), generator_.reset(), grid_.reset(), world_.reset();
   if (mesh_ != MPI_COMM_NULL) MPI_Comm_free(&mesh_);
-  MPI_Comm_free(&run_);
 }
 
 std::vector<GeneratedText> PolicyGenerator::generate(const std::vector<Request>& requests, const Sampling& sampling) {

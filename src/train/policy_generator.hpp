@@ -32,10 +32,10 @@ class PolicyGenerator {
   ModelState& trained_;
   const GenerationPlace place_;
   const Arena& working_;
-  MPI_Comm mesh_, run_;  // communicators of the ranks that generate, and of all
-  std::unique_ptr<Communicator> world_;
-  std::optional<MovePlan> moves_;  // empty: the weights are borrowed
-  std::unique_ptr<Grid> grid_;     // null on ranks that do not generate, as the two below
+  MPI_Comm mesh_;                        // of the ranks that generate
+  std::unique_ptr<Communicator> world_;  // of all ranks of the run
+  std::optional<MovePlan> moves_;        // empty: the weights are borrowed
+  std::unique_ptr<Grid> grid_;           // null on ranks that do not generate, as the two below
   std::unique_ptr<Generator> generator_;
   std::unique_ptr<GenerationService> service_;
 };
