@@ -142,6 +142,34 @@ TEST(policy_training, answers_and_losses_are_equal_on_every_grid) {
   }
 }
 
+// With expert parallelism and virtual stages, the weights of training cannot generate. A copy on another layout, or on some of
+// the ranks, finds the answers of one rank.
+TEST(policy_training, generation_on_its_own_layout_equals_one_rank) {
+  const auto course = [&](int ranks, const Words& layout) {
+    const fs::path output = digits().folder / "placed";
+    Words words{"train.precision=fp64",           "rl.iterations=6",   "model.pattern=PEPE", "model.moe.experts=4",
+                "model.moe.intermediate_size=32", "model.moe.top_k=2", "checkpoint.every=0", "--anew"};
+    words.insert(words.end(), layout.begin(), layout.end());
+    const Result r = digits().train(output, ranks, words);
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::vector<double> numbers;
+    for (const Json& line : lines_of_kind(output, "iteration"))
+      for (const char* key : {"reward", "log_prob"}) numbers.push_back(line[key]);
+    for (const Json& line : lines_of_kind(output, "step")) numbers.push_back(line["grad_norm"]);
+    return numbers;
+  };
+  const std::vector<double> one = course(1, {});
+  ASSERT_EQ(one.size(), 18u);
+  const Words virtual_stages{"parallel.pipeline=2", "parallel.virtual_stages=2", "parallel.data=2",
+                             "parallel.expert=2",   "rl.generate.pipeline=1",    "rl.generate.tensor=2"},
+      some_ranks{"parallel.tensor=2", "parallel.data=2", "rl.generate.ranks=1-2", "rl.generate.pipeline=2", "rl.generate.tensor=1"};
+  for (const Words& layout : {virtual_stages, some_ranks}) {
+    const std::vector<double> many = course(4, layout);
+    ASSERT_EQ(many.size(), one.size());
+    for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(many[i], one[i], 1e-11) << layout[0] << ", number " << i;
+  }
+}
+
 TEST(policy_training, run_resumes_within_an_iteration_bit_for_bit) {
   std::mt19937 random(seed_of_run());
   const fs::path start = start_of_runs(), whole = digits().folder / "whole", parts = digits().folder / "parts";
