@@ -147,7 +147,7 @@ std::string picture_of(const std::vector<RunHistory>& runs) {
   drawings += last_values_of(curves, x, y);
   const std::string what = validated ? "training loss; circles: validation" : "training loss";
   return fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" role="img" aria-label="{} over steps">
-<!-- generator: gyrfalcon -->
+<metadata>generator: gyrfalcon</metadata>
 <style>
   text {{ fill: #808790; font: 12px system-ui, sans-serif; }}
   .x {{ text-anchor: middle; }}

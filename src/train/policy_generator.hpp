@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The generator of policy training: on the ranks and in the layout of its place, with the weights of the training engine or a
-// copy of them. The copy is brought up to date by moves between the ranks (src/parallel/mover.hpp) before each generation.
+// copy of them. Moves between the ranks (src/parallel/mover.hpp) update the copy before each generation.
 #pragma once
 
 #include "src/engine/generate/service.hpp"

@@ -56,7 +56,7 @@ TEST(generation_place, layouts_that_cannot_generate_need_another) {
   }
 }
 
-TEST(generation_place, ranks_and_sizes_that_do_not_fit_are_named) {
+TEST(generation_place, unsuitable_ranks_and_sizes_are_named) {
   expect_refused({"rl.generate.ranks=3-9"}, 4, {"rl.generate.ranks = 3-9", "ranks 0 to 3"});
   expect_refused({"rl.generate.ranks=0-2", "rl.generate.tensor=2"}, 4, {"generation on 3 ranks (0-2)", "rl.generate.pipeline and tensor"});
   expect_refused({"rl.generate.pipeline=16"}, 4, {"generation on 4 ranks"});
