@@ -64,7 +64,6 @@ PolicyGenerator::~PolicyGenerator() {
 
 std::vector<GeneratedText> PolicyGenerator::generate(const std::vector<Request>& requests, const Sampling& sampling) {
   trained_.device().fence();  // engine and generator use the same working memory, in streams of their own
-  update();
   std::vector<GeneratedText> texts;
   if (service_) texts = service_->serve(requests, sampling), generator_->fence();
   share(requests, texts);
@@ -72,7 +71,6 @@ std::vector<GeneratedText> PolicyGenerator::generate(const std::vector<Request>&
 }
 
 void PolicyGenerator::update() {
-  if (!moves_) return;
   // All parameters are complete once they have been asked for; messages use memory of the passes, of which none runs now.
   MoveSource from{trained_.parameters(), [this](const Parameter& p, Content content) { return trained_.tensor(p, content); }};
   trained_.device().fence();

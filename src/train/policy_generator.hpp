@@ -21,12 +21,13 @@ class PolicyGenerator {
   PolicyGenerator(ModelState& trained, GenerationPlace, const GeneratorCapacity&, MPI_Comm world, const Arena& working, ProgressRecord&);
   ~PolicyGenerator();
 
-  // Answers by the present weights, on every rank of the run. The working memory is free before and after. Errors of
-  // GenerationService::serve.
+  bool holds_copy() const { return moves_.has_value(); }
+  void update();  // makes the copy equal to the weights of training; call it before generate()
+  // Answers on every rank of the run, by the present weights or the copy. The working memory is free before and after.
+  // Errors of GenerationService::serve.
   std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&);
 
  private:
-  void update();  // makes the copy equal to the weights of training
   void share(const std::vector<Request>&, std::vector<GeneratedText>&);
 
   ModelState& trained_;

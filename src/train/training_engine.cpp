@@ -63,6 +63,10 @@ class RunEngine final : public TrainingEngine {
   void before(Index step) override { fault_.inject_fault(step); }
 
   std::vector<GeneratedText> generate(const std::vector<Request>& requests, const Sampling& sampling) override {
+    if (generator_->holds_copy()) {
+      auto t = timers_.scope("move weights");
+      generator_->update();
+    }
     auto t = timers_.scope("generate");
     return generator_->generate(requests, sampling);
   }

@@ -11,7 +11,7 @@ std::vector<std::string> engine_timer_names(Scoring scoring) {
                                  "gather weights", "gradient norm", "optimizer", "evaluate", "checkpoint"};
   if (scoring == Scoring::critic) names.insert(names.begin() + 2, "train critic");
   if (scoring != Scoring::none) names.insert(names.begin() + 2, "score");
-  if (scoring == Scoring::rollouts || scoring == Scoring::critic) names.insert(names.begin() + 2, "generate");
+  if (scoring == Scoring::rollouts || scoring == Scoring::critic) names.insert(names.begin() + 2, {"move weights", "generate"});
   return names;
 }
 
