@@ -47,6 +47,7 @@ PolicyGenerator::PolicyGenerator(ModelState& trained, GenerationPlace place, con
   MPI_Comm_dup(world, &run);
   const WaitPolicy patience = wait_policy_of(world);
   world_ = std::make_unique<Communicator>("moves", backend::device_transport(mpi_transport(run, patience)), &progress_record);
+  message_bytes_ = common_message_bytes();
   const ModelConfig& model = trained_.model();
   if (!place_.borrows)
     moves_ = generation_moves(model, trained_.precision(), trained_.trained(), trained_.grid().layout(), place_, ranks_per_node(world));
@@ -70,15 +71,20 @@ std::vector<GeneratedText> PolicyGenerator::generate(const std::vector<Request>&
   return texts;
 }
 
+// Largest message of which four fit in the working memory of every rank. Senders and receivers must agree on it.
+Index PolicyGenerator::common_message_bytes() const {
+  const Index here = working_.capacity() / 4 / 256 * 256 - 256;
+  return std::min(largest_message, Index(-world_->max(-double(here))));
+}
+
 void PolicyGenerator::update() {
   // All parameters are complete once they have been asked for; messages use memory of the passes, of which none runs now.
   MoveSource from{trained_.parameters(), [this](const Parameter& p, Content content) { return trained_.tensor(p, content); }};
   trained_.device().fence();
   MoveDestination to;
   if (generator_) to.parameters = generator_->stage().parameters().all();
-  const Index of_four = working_.capacity() / 4 / 256 * 256 - 256;
-  Mover mover(*moves_, *world_, std::move(from), std::move(to), std::clamp(of_four, smallest_message, largest_message),
-              of_four < smallest_message ? nullptr : &working_);
+  Mover mover(*moves_, *world_, std::move(from), std::move(to), std::max(message_bytes_, smallest_message),
+              message_bytes_ < smallest_message ? nullptr : &working_);
   mover.finish();
 }
 

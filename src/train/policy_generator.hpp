@@ -28,6 +28,7 @@ class PolicyGenerator {
   std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&);
 
  private:
+  Index common_message_bytes() const;
   void share(const std::vector<Request>&, std::vector<GeneratedText>&);
 
   ModelState& trained_;
@@ -35,6 +36,7 @@ class PolicyGenerator {
   const Arena& working_;
   MPI_Comm mesh_;                        // of the ranks that generate
   std::unique_ptr<Communicator> world_;  // of all ranks of the run
+  Index message_bytes_ = 0;              // of a move; less than a few kB: messages do not fit in the working memory
   std::optional<MovePlan> moves_;        // empty: the weights are borrowed
   std::unique_ptr<Grid> grid_;           // null on ranks that do not generate, as the two below
   std::unique_ptr<Generator> generator_;
