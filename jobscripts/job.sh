@@ -20,6 +20,9 @@ here=$(dirname "$(realpath "$0")")
 # shellcheck source=jobscripts/start.sh
 . "$here/start.sh"
 case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
+case " $* " in
+  *' --dry-run '*) refuse 64 "--dry-run: this script trains; \`submit.sh --dry-run SCRIPT DECK\` checks a job without submitting it, and \`gyrfalcon plan DECK --ranks N\` prints the memory of a rank" ;;
+esac
 read_site
 bind=${BIND:-rank} reserve=${RESERVE:-300} most=${JOBS:-100}
 check_deck "$@"
@@ -227,7 +230,8 @@ main() {
   case $code in 9 | 137) say "$(killed_text)" ;; esac
   [ "$code" = 75 ] || return "$code"
   if [ -n "$cancelled" ]; then
-    say "not queued again: submit the job again to continue the run"
+    if [ "$(scheduler)" = none ]; then say "not started again: start job.sh again to continue the run"
+    else say "not queued again: submit the job again to continue the run"; fi
     return 75
   fi
   again

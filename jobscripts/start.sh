@@ -124,7 +124,7 @@ check_grid() {
   data=$(sed -n 's/^warning: train stops: //p; s/^note: \(the deck names no training data.*\)/\1/p' <<< "$said")
   case $code in
     0) [ -z "$data" ] || [ -n "${waits:-}" ] || refuse "$(case $data in *'does not exist'*) echo 66 ;; *) echo 65 ;; esac)" "the job would stop at its start: $data" ;;
-    64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $(sed -n '/^gyrfalcon: /,$p' <<< "$said")" ;;
+    64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $(sed -n '/^RUN /d; /^gyrfalcon: /,$p' <<< "$said")" ;;
     *) printf '%s: the deck is not checked on %s ranks, because gyrfalcon plan returned %s here\n' "$(basename "$0")" "$1" "$code" >&2 ;;
   esac
 }

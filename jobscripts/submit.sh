@@ -6,9 +6,9 @@
 # --dry-run checks the deck and prints the command, the number of ranks, the settings of the script and those of the site
 # file with NCCL, UCX and libfabric. It submits nothing and needs neither a scheduler nor a program for GPUs.
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
-# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong token files (except for a job that
+# VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong or no token files (except for a job that
 # waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 78 a deck
-# that cannot run on the ranks of the job.
+# that cannot run on the ranks of the job. After 78, the last line names the settings that give the number of ranks.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=jobscripts/start.sh
@@ -61,6 +61,11 @@ number() {
   case $2 in '' | [0-9]*) ;; *) refuse 64 "--$1=$2: must be a number, as in --$1=2" ;; esac
 }
 
+# pbs_select: the last select of the options or else of the #PBS lines, without "select=".
+pbs_select() {
+  { sed -n 's/^#PBS -l *//p' "$script"; printf '%s\n' ${options[@]+"${options[@]}"}; } | sed -n 's/^select=//p' | tail -n 1
+}
+
 # Number of ranks that the job will have: RANKS, or those of the options and the #SBATCH or #PBS lines; nothing if they do
 # not state it.
 ranks() {
@@ -76,13 +81,34 @@ ranks() {
     case $nodes$tasks$each in *[!0-9]*) return ;; esac  # sbatch knows forms that are not counted here
     if [ -n "$tasks" ]; then echo "$tasks"; elif [ -n "$each" ]; then echo $((${nodes:-1} * each)); else echo "${nodes:-1}"; fi
   else
-    line=$({ sed -n 's/^#PBS -l *//p' "$script"; printf '%s\n' ${options[@]+"${options[@]}"}; } | grep '^select=' | tail -n 1)
-    line=${line#select=}
+    line=$(pbs_select)
     case $line in
       '' | *+*) ;;
       *) each=$(sed -n 's/.*:mpiprocs=\([0-9]*\).*/\1/p' <<< "$line") && echo $((${line%%:*} * ${each:-1})) ;;
     esac
   fi
+}
+
+# origin DECK: the settings from which `ranks` takes the number, and how to change them.
+origin() {
+  local long number name given='' lines other
+  name=$(basename "$script")
+  if [ -n "${RANKS:-}" ]; then
+    echo "the number of ranks comes from the variable RANKS=$RANKS; change or unset it"
+    return
+  elif grep -q '^#SBATCH' "$script"; then
+    lines=SBATCH other=--ntasks=4
+    for long in nodes:N ntasks:n ntasks-per-node:; do
+      number=$(value "${long%:*}" "${long#*:}")
+      [ -z "$number" ] || given="$given --${long%:*}=$number"
+    done
+    [ "$bind" != gpu ] || other=--nodes=1
+  else
+    lines=PBS given=" -l select=$(pbs_select)" other='-l select=1:ncpus=4:mpiprocs=4'
+    [ "$bind" != gpu ] || other="-l select=1:$(pbs_select | cut -d: -f2-)"
+  fi
+  echo "the number of ranks comes from$given (#$lines lines of $name, unless an option replaces them); for another number, give an" \
+    "option before the script, as in \`submit.sh $other $name $(printf %q "$1")\`"
 }
 
 export GYRFALCON_JOBSCRIPTS=$here
@@ -98,7 +124,11 @@ case " ${options[*]}" in *' --dependency'* | *' -d'* | *depend=*) waits=yes ;; e
 if [ -z "$gyrfalcon" ]; then
   echo "submit.sh: the deck is not checked, because there is no program" >&2
 elif [ -n "$count" ]; then
-  check_grid "$count" "$@"
+  (check_grid "$count" "$@") || {
+    code=$?
+    [ "$code" != 78 ] || printf 'submit.sh: %s\n' "$(origin "$1")" >&2
+    exit "$code"
+  }
 else
   echo "submit.sh: the deck is not checked, because the options do not state the number of ranks; RANKS=N would" >&2
 fi

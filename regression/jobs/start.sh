@@ -219,13 +219,34 @@ planned 24 -l select=3:ncpus=96:mpiprocs=8 pbs-gpu.sh my.yaml
 with=(RANKS=5)
 planned 5 slurm-gpu.sh my.yaml
 with=()
-printf '#!/bin/sh\necho "gyrfalcon: train.global_batch_size: 8 sequences do not split" >&2\nexit 78\n' > "$folder/bin/refuses"
+printf '#!/bin/sh\necho "gyrfalcon: train.global_batch_size: 8 sequences do not split" >&2\necho "RUN FAILED 78"\nexit 78\n' > "$folder/bin/refuses"
 printf '#!/bin/sh\nexit 69\n' > "$folder/bin/unable"
 chmod +x "$folder/bin"/{refuses,unable}
 with=(GYRFALCON="$folder/bin/refuses")
 submit 78 slurm-gpu.sh my.yaml
 said 'the deck is refused on the 16 ranks of this job: gyrfalcon: train.global_batch_size: 8 sequences do not split'
 submit 78 pbs-gpu.sh my.yaml
+! grep -q '^RUN ' "$folder/said" || failed "the refusal repeats the last line of the program" "$folder/said"
+# The message names the settings that give the number of ranks. The command that it proposes has fewer ranks.
+for pair in slurm-cpu:64 slurm-array:128 slurm-gpu:16 slurm-gpu8:64 pbs-cpu:64 pbs-gpu:16 pbs-gpu8:64; do
+  submit 78 "${pair%:*}.sh" my.yaml
+  said "the deck is refused on the ${pair#*:} ranks of this job"
+  said "the number of ranks comes from .* (#.* lines of ${pair%:*}.sh, unless an option replaces them)"
+  read -r -a words <<< "$(sed -n 's/.*as in `submit\.sh \(.*\)`$/\1/p' "$folder/said")"
+  [ ${#words[@]} -ge 3 ] || failed "no command is proposed" "$folder/said"
+  with=()
+  submit 0 --dry-run "${words[@]}"
+  case $pair in *8:*) said 'ranks: *8$' ;; *) said 'ranks: *4$' ;; esac
+  with=(GYRFALCON="$folder/bin/refuses")
+done
+submit 78 --nodes=2 slurm-gpu.sh 'my deck.yaml'
+said 'comes from --nodes=2 --ntasks-per-node=4 .* `submit.sh --nodes=1 slurm-gpu.sh my\\ deck.yaml`'
+submit 78 -l select=2:ncpus=8:mpiprocs=8 pbs-cpu.sh my.yaml
+said 'comes from -l select=2:ncpus=8:mpiprocs=8 '
+with+=(RANKS=5)
+submit 78 slurm-cpu.sh my.yaml
+said 'the number of ranks comes from the variable RANKS=5; change or unset it'
+with=(GYRFALCON="$folder/bin/refuses")
 [ ! -e "$folder/sbatch" ] || failed "a job with a refused deck was submitted to Slurm"
 [ ! -e "$folder/qsub" ] || failed "a job with a refused deck was submitted to PBS"
 printf '#!/bin/sh\necho "warning: train stops: text.idx: does not exist"\n' > "$folder/bin/no-data" && chmod +x "$folder/bin/no-data"
@@ -241,6 +262,12 @@ said 'the deck is not checked on 16 ranks, because gyrfalcon plan returned 69 he
 has sbatch my.yaml
 with=()
 echo "== the deck is checked before submission"
+
+# `train --dry-run` prints a plan and no line RUN OK, so job.sh refuses it.
+for script in slurm-cpu pbs-cpu; do
+  job 64 "$scripts/$script.sh" -- my.yaml train.steps=3 --dry-run
+  said '--dry-run: this script trains; `submit.sh --dry-run SCRIPT DECK` checks a job'; not_launched
+done
 
 # alone CODE VARIABLE=value...: job.sh without a scheduler.
 alone() {
@@ -288,5 +315,6 @@ for name in INT TERM HUP; do
   wait "$group" || code=$?
   [ "$code" = 75 ] || failed "SIG$name to the group of job.sh gave $code instead of 75" "$folder/said"
   said "SIG$name received"; said 'RUN STOPPED 75'
+  said 'not started again: start job.sh again to continue the run'
 done
 echo "== signals to the process group"
