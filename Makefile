@@ -105,7 +105,7 @@ bench-tokenizer: configure ## time tokenizer encoding here and in Hugging Face t
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tokenizer_benchmark
 	@regression/bench/tokenizer.sh
 
-install: build ## install the program, man pages, shell completions, decks, jobscripts and a module file to PREFIX
+install: build ## install the program, man pages, shell completions, decks, jobscripts, pages and a module file to PREFIX
 	@log=$$(cmake --install $(BUILD) --prefix "$(subst ~/,$(HOME)/,$(PREFIX))") && printf '%s\n' "$$log" | sed -n 's/^-- to use it/to use it/p'
 
 clean: ## remove all build folders

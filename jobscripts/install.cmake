@@ -1,11 +1,35 @@
 # Rules of `make install PREFIX=...` and `cmake --install`: the program, its man pages and shell completions (which the
-# program itself writes), decks, jobscripts (which find the program of their prefix), and a module file for Lmod and Environment Modules.
+# program itself writes), decks, jobscripts (which find the program of their prefix), pages with the files that they link,
+# and a module file for Lmod and Environment Modules.
 include(GNUInstallDirs)
 set_target_properties(gyrfalcon PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)  # for libraries outside the system folders
 install(TARGETS gyrfalcon)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/input/ DESTINATION share/gyrfalcon/input)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/src/changes.md DESTINATION share/doc/gyrfalcon)
-install(FILES ${PROJECT_SOURCE_DIR}/jobscripts/demo.svg DESTINATION share/doc/gyrfalcon/jobscripts)  # image in README.md
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/input/ DESTINATION share/gyrfalcon/input FILES_MATCHING PATTERN "*.yaml")
+
+# Pages keep their folders, so that the links between them work. Pictures, decks and sources that a page links are installed
+# next to it.
+file(GLOB_RECURSE pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} input/*.md jobscripts/*.md kernels/*.md modules/*.md regression/*.md src/*.md)
+set(documents README.md ${pages})
+foreach(page README.md ${pages})
+  file(READ ${PROJECT_SOURCE_DIR}/${page} text)
+  string(REPLACE "](" "LINK(" text "${text}")
+  string(REGEX REPLACE "[][;]" " " text "${text}")  # these characters separate or group the elements of lists
+  string(REGEX MATCHALL "LINK[(][^)#: ]+" links "${text}")
+  foreach(link IN LISTS links)
+    cmake_path(GET page PARENT_PATH file)
+    string(REPLACE "LINK(" "" link "${link}")
+    cmake_path(APPEND file "${link}")
+    cmake_path(NORMAL_PATH file)
+    if(EXISTS ${PROJECT_SOURCE_DIR}/${file} AND NOT IS_DIRECTORY ${PROJECT_SOURCE_DIR}/${file})
+      list(APPEND documents ${file})
+    endif()
+  endforeach()
+endforeach()
+list(REMOVE_DUPLICATES documents)
+foreach(document IN LISTS documents)
+  cmake_path(GET document PARENT_PATH folder)
+  install(FILES ${PROJECT_SOURCE_DIR}/${document} DESTINATION share/doc/gyrfalcon/${folder})
+endforeach()
 set(jobscripts job launcher pbs-cpu pbs-gpu pbs-gpu8 rank_gpu slurm-array slurm-cpu slurm-gpu slurm-gpu8 submit)
 list(TRANSFORM jobscripts REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/jobscripts/\\1.sh")
 install(PROGRAMS ${jobscripts} DESTINATION share/gyrfalcon/jobscripts)

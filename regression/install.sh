@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # regression/install.sh BUILD: installs BUILD into an empty folder, as into a home folder, and tests the installation: the
-# program, man pages, completions of the available shells, the module file with Environment Modules or Lmod, and jobscripts.
+# program, man pages, completions of the available shells, the module file with Environment Modules or Lmod, jobscripts, and
+# the pages with their links.
 # Checks of tools that are missing on this machine are listed as skipped with "-".
 set -euo pipefail
 build=$(cd "${1:?usage: regression/install.sh BUILD}" && pwd) source=$(cd "$(dirname "$0")/.." && pwd)
@@ -100,6 +101,23 @@ for init in /usr/share/modules/init/bash /etc/profile.d/modules.sh /usr/share/lm
   tried=1
 done
 [ "$tried" = 1 ] || left_out "neither Environment Modules nor Lmod"
+
+# All pages are installed in their folders, with the files that they link.
+documents=$prefix/share/doc/gyrfalcon
+missing=$(cd "$source" && find README.md input jobscripts kernels modules regression src -name '*.md' | while read -r page; do
+  cmp -s "$page" "$documents/$page" || echo "$page"
+done)
+is "every page is installed" "$missing" ""
+links() { awk '/^```/ { fence = !fence } !fence' "$1" | grep -oE '\]\([^)# ]+' | cut -c3- | grep -v '^[a-z]*:' || true; }
+find "$prefix" -name '*.md' > "$work/pages"
+while read -r page; do
+  for link in $(links "$page"); do echo "$page $link"; done
+done < "$work/pages" > "$work/links"
+missing=$(while read -r page link; do [ -e "$(dirname "$page")/$link" ] || echo "${page#"$prefix/"}: $link"; done < "$work/links")
+is "$(wc -l < "$work/links") links of $(wc -l < "$work/pages") installed pages name installed files" "$missing" ""
+expect "the pages have links" [ "$(wc -l < "$work/links")" -gt 100 ]
+named=$("$program" help exit | grep -oE '[a-z/]+/README\.md' || true)
+expect "the page that gyrfalcon help exit names is installed" [ -f "$documents/${named:-none}" ]
 
 # An installed jobscript must find its helper scripts and the program from any folder.
 printf 'train:\n  stepz: 1\n' > "$work/wrong.yaml"
