@@ -230,9 +230,10 @@ need() {
       exists "$HOME/gyrfalcon/bin/gyrfalcon" || must cmake --install "$build" --prefix "$HOME/gyrfalcon"
       if no_module; then instead='PATH=$HOME/gyrfalcon/bin:$PATH'; fi ;;
     'PATH='*) instead='PATH=$build/bin:$PATH' ;;
-    'jobscripts/submit.sh pbs'*)
+    'jobscripts/submit.sh -l select='*)  # the PBS imitation accepts the job
       deck OUT 4 tokens && for name in a b; do for file in tokens.*; do cp "$file" "$name.${file#tokens.}"; done; done
-      instead='GYRFALCON=$build/bin/gyrfalcon RANKS=4 '"$1" ;;
+      instead='GYRFALCON=$build/bin/gyrfalcon '"$1" ;;
+    'jobscripts/submit.sh --dry-run '*) deck OUT 4 tokens && instead='GYRFALCON=$build/bin/gyrfalcon '"$1" after="logged '^ranks: +4$'" ;;
     'jobscripts/submit.sh '* | *'sbatch '* | 'squeue'* | 'scancel '*) why='it would use the queue of a real Slurm; ctest -L slurm' ;;
     'spack '* | 'apptainer '* | *' apptainer exec '*) why='it needs an installation of Spack or Apptainer' ;;
     'ctest '*) instead="finds_tests ${1#ctest }" ;;
