@@ -186,14 +186,14 @@ step_00000010/       state of the run after step 10; complete, because the name 
   shard_00000.h5 ... the tensors' values, each stored once; the number of files and the ranks that wrote them do not matter
   index.h5           every tensor unsharded, under its plain name, as a view of the shards next to it
 step_00000020.tmp/   a save that is in progress or was killed; the next save removes it
-latest               name of the newest checkpoint
+latest               text file with the name of the newest checkpoint, which only gyrfalcon follows
 best                 with checkpoint.keep_best: name and validation loss of the checkpoint with the lowest one
 
 Reading in Python, from any folder:
 
     import h5py
     f = h5py.File("step_00000010/index.h5")
-    f["model/layers/0/mamba/in_proj/weight"][...]       # Hugging Face name, dots as groups, without a leading "model."
+    f["model/layers/0/mamba/in_proj/weight"][...]       # model.layers.0.mamba.in_proj.weight of Hugging Face
     f["optimizer/first_moment/layers/0/mamba/D"][...]   # Adam moments; optimizer/master: master weights of bfloat16 weights
     f.attrs["step"], f.attrs["deck"]
 

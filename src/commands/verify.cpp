@@ -77,7 +77,7 @@ void add_verify(Command& app, Action& action) {
       "Limits are 1e-12 for fp64 and 1e-5 for fp32 (2e-5 for fp32 gradients of A_log and dt_bias). Exit code 81 means a larger difference. A "
       "layout that `train` rejects is rejected here too. Then communicators, links between neighbours and ranks are measured. The watchdog ends a "
       "hang, as in a run.\n"
-      "    gyrfalcon verify DECK -n 8                      # starts 8 ranks here\n"
+      "    gyrfalcon verify DECK -n 4                      # starts 4 ranks here\n"
       "    srun gyrfalcon verify DECK parallel.tensor=4    # inside a job: the ranks that srun or mpiexec starts\n"
       "Keys of the deck: gyrfalcon keys.\n\n" +
       exit_codes());

@@ -22,7 +22,7 @@ constexpr std::string_view folder_text = R"(Dumps of gyrfalcon
 
 step_00000010/index.h5   tensors of training step 10, unsharded and in the same order for any grid; the other files of the folder hold the data
 
-  /model/PATH         weights that the step used, under Hugging Face's names: dots as groups, without a leading "model."
+  /model/PATH         weights that the step used: /model/layers/0/mlp/... is Hugging Face's model.layers.0.mlp...
   /gradients/PATH     gradients of the loss, which is a mean over the predicted tokens, before clipping: with respect to a weight,
                       or to the activations embed_tokens/output and layers/N/output
   /activations/PATH   (sample of the step, token, channel)
