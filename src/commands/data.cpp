@@ -3,6 +3,7 @@
 // responses and for pairs, with labels for classification examples, and with fields for prompts of reinforcement
 // learning. Under mpiexec the ranks share the work.
 // gyrfalcon data info PREFIX: summarises and checks token files.
+// gyrfalcon data info DECK.yaml: states how often a run reads each of its corpora.
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "src/base/file_pattern.hpp"
 #include "src/base/quantity.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/deck_arguments.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/guard.hpp"
 #include "src/commands/runtime.hpp"
@@ -27,6 +29,7 @@
 #include "src/parallel/grid.hpp"
 #include "src/report/build_facts.hpp"
 #include "src/report/transfer.hpp"
+#include "src/train/feed.hpp"
 
 namespace gyr {
 
@@ -281,6 +284,20 @@ int build(const BuildArguments& a) {
       LastLine::never);
 }
 
+bool names_deck(const std::string& word) { return word.ends_with(".yaml") || word.ends_with(".yml"); }
+
+int show_reading(const std::string& deck) {
+  return run_on_all_ranks(
+      [&](Runtime& runtime) {
+        DeckArguments arguments;
+        arguments.deck = deck;
+        std::string effective;
+        const RunConfig run = read_deck(arguments, runtime, effective);
+        if (runtime.rank() == 0) std::printf("%s", reading_table(run).c_str());
+      },
+      LastLine::never);
+}
+
 }  // namespace
 
 void add_data(Command& app, Action& action) {
@@ -326,9 +343,16 @@ void add_data(Command& app, Action& action) {
   });
 
   auto prefix = std::make_shared<std::string>();
-  Command* i = c->add_command("info", "Show tokens, documents and their lengths, loss mask and labels of token files; reads and checks all data");
-  i->add_option("prefix", *prefix, "PREFIX of PREFIX.bin and PREFIX.idx")->required();
-  i->callback([prefix, &action] { action = [prefix] { return guarded([&] { std::printf("%s", corpus_summary(*prefix).c_str()); }); }; });
+  Command* i = c->add_command("info",
+                              "Show tokens, documents and their lengths, loss mask and labels of token files, and check all of it; or show how often "
+                              "the run of a deck reads each of its corpora");
+  i->add_option("prefix", *prefix, "PREFIX of PREFIX.bin and PREFIX.idx, or DECK.yaml")->required();
+  i->callback([prefix, &action] {
+    action = [prefix] {
+      if (names_deck(*prefix)) return show_reading(*prefix);
+      return guarded([&] { std::printf("%s", corpus_summary(*prefix).c_str()); });
+    };
+  });
 }
 
 }  // namespace gyr

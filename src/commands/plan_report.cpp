@@ -412,7 +412,9 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
   for (const auto& [name, value] : plan_facts(plan, predicted.empty())) summary.row({name, value});
   const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();
   const Unit unit = byte_unit(double(largest_rank.capacity.total()));
-  return summary.str(false) + predicted +
+  std::string data = predicted.empty() ? planned_reading(run) : "";
+  if (!data.empty()) data = "\nData that the run reads\n" + data;
+  return summary.str(false) + predicted + data +
          prose(fmt::format("\nMemory of each rank in {} (live: peak of activations and scratch in use at once; planned: memory reserved for them)\n",
                            unit.name)) +
          memory_table(list, layout, unit) + "\nMemory of the rank that uses most, by content\n" + bytes_table(largest_rank) +

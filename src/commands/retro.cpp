@@ -126,6 +126,9 @@ retro::QuerySettings query_settings_of(const Project& p, const RunConfig& run, d
   require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name the token files of the training run");
   require(run.data.order != "documents", Exit::config,
           "data.order = documents: neighbours belong to windows of joined documents; set data.order to shuffled or megatron");
+  require(run.data.fim.rate == 0, Exit::config,
+          "data.fim.rate = {:g}: neighbours belong to the tokens of a window in their order, and fill-in-the-middle changes it; set it to 0",
+          run.data.fim.rate);
   require(!run.policy && run.model.objective->writes_next_token(), Exit::config,
           "train.objective: neighbours serve a model that predicts the next token; use a deck of such a model");
   retro::QuerySettings s;

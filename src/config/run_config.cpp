@@ -25,6 +25,11 @@ void check_data(const RunConfig& run) {
           "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
   require(run.train.eval_every == 0 || split_fractions(run.data.split)->at(1) > 0, Exit::config,
           "train.eval_every = {} evaluates on the validation split, but data.split = {} leaves that empty", run.train.eval_every, run.data.split);
+  mixture_stages(run.data.stages, run.train.seq_length, std::vector<double>(run.data.prefixes.size(), 1));  // throws if they are not in order
+  const bool plain = run.model.objective->writes_next_token() && !run.model.objective->reads_pairs() && !run.policy;
+  require(run.data.fim.rate == 0 || plain, Exit::config,
+          "data.fim.rate = {:g}: only a model that predicts the next token of plain text learns to fill gaps; set it to 0 for train.objective: {}",
+          run.data.fim.rate, run.model.objective->name());
   if (!run.model.objective->has_source()) return;
   run.model.objective->lengths(run.train.seq_length);  // throws if samples of this length are too short for the objective
   require(!run.model.objective->reads_pairs() || run.data.order == "documents", Exit::config,
@@ -102,9 +107,9 @@ void check_policy(const RunConfig& run, const Deck& deck) {
           "train.eval_every: policy training does not validate on texts; set it to 0 and follow the rewards in the log");
   require(run.train.non_finite != NonFinite::rollback && run.train.spike == 0, Exit::config,
           "train.non_finite = rollback or train.spike: the same answers would be generated again; use train.non_finite: stop or skip");
-  require(run.data.weights.empty() && run.data.skip.empty(), Exit::config,
+  require(run.data.weights.empty() && run.data.skip.empty() && run.data.stages.empty() && run.data.max_epochs.empty(), Exit::config,
           "{}: prompts are drawn from all data.prefixes in turn, each once per epoch; remove these keys",
-          deck.settings_text({"data.weights", "data.skip"}));
+          deck.settings_text({"data.weights", "data.skip", "data.stages", "data.max_epochs"}));
   require(run.train.ramp.empty(), Exit::config, "train.ramp: the batch follows from rl.prompts, num_generations and minibatches; remove it");
   for (const Index end : run.policy->end_tokens)
     require(end < m.vocab_size, Exit::config, "rl.generate.end_tokens: {} is no token of the model, whose ids are 0 to {} (model.vocab_size)", end,
@@ -291,6 +296,8 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
       idle.push_back(fmt::format("{} is not read: only rl.algorithm: ppo has a critic", deck.settings_text({d.path})));
     if (run.policy && run.policy->correction.of == CorrectionOf::none && d.path.starts_with("rl.correction."))
       idle.push_back(fmt::format("{} is not read: rl.correction.weights is none", deck.settings_text({d.path})));
+    if (d.path.starts_with("data.fim.") && run.data.fim.rate == 0)
+      idle.push_back(fmt::format("{} is not read: data.fim.rate is 0", deck.settings_text({d.path})));
     if (d.path.starts_with("optimizer.power_") && run.lr.schedule != "power")
       idle.push_back(fmt::format("{} is not read: optimizer.schedule is {}", deck.settings_text({d.path}), run.lr.schedule));
     if (d.path == "optimizer.weight_decay_start" && run.weight_decay.schedule == "constant")

@@ -26,6 +26,28 @@ std::vector<Span> read_skip(const std::vector<std::string>& entries) {
   return skip;
 }
 
+// Stages and epoch caps, which the megatron order does not have: it depends on the number of samples of each corpus.
+void read_mixture(Section& s, DataConfig& c) {
+  const auto entries = s.get("stages", std::vector<std::string>{},
+                             "weights that change during the run: list of 'POSITION: WEIGHT WEIGHT ...' with a weight of at least 0 for each "
+                             "prefix. POSITION counts tokens, or with the unit samples, in the order of samples; data.weights holds until the first")
+                           .value();
+  c.stages = read_stages(entries, c.prefixes.size());
+  require(c.weights.empty() || c.stages.empty() || c.stages.front().position > 0, Exit::config,
+          "data.weights and the stage '{}' both give the weights at the start; remove one of them", c.stages.empty() ? "" : c.stages.front().text);
+  c.max_epochs = s.get("max_epochs", std::vector<Index>{},
+                       "epochs of each prefix that the run reads at most; its weight then goes to the other prefixes in proportion to theirs; 0: no "
+                       "limit; empty: no limits")
+                     .at_least(0)
+                     .at_most(1'000'000)
+                     .value();
+  require(c.max_epochs.empty() || c.max_epochs.size() == c.prefixes.size(), Exit::config,
+          "data.max_epochs has {} values for {} prefixes; give one for each prefix, 0 for no limit", c.max_epochs.size(), c.prefixes.size());
+  require((c.stages.empty() && c.max_epochs.empty()) || c.order != "megatron", Exit::config,
+          "data.{} is not supported with data.order megatron, whose order depends on the number of samples of each corpus; set data.order: shuffled",
+          c.stages.empty() ? "max_epochs" : "stages");
+}
+
 }  // namespace
 
 DataConfig read_data(Section& s, const std::string& tokenizer) {
@@ -50,6 +72,7 @@ DataConfig read_data(Section& s, const std::string& tokenizer) {
                 .one_of({"shuffled", "megatron", "documents"});
   require(c.order != "megatron" || c.prefixes.size() <= 1 || !c.weights.empty(), Exit::config,
           "data.order megatron needs a weight for each of the {} prefixes in data.weights", c.prefixes.size());
+  read_mixture(s, c);
   const std::string documents = s.get("documents", "joined",
                                       "documents in one window. joined: attention crosses document boundaries; separate: attention is masked between "
                                       "documents, and positions restart at 0")
@@ -60,6 +83,7 @@ DataConfig read_data(Section& s, const std::string& tokenizer) {
                       "train.objective mlm; empty: none")
                     .effect(Effect::none)
                     .value();
+  c.fim = read_fim(s, c.tokenizer);
   c.seed = std::uint64_t(Index(s.get("seed", 1234, "random seed of the sample order").at_least(0)));
   c.skip = read_skip(s.get("skip", std::vector<std::string>{},
                            "ranges of samples that training skips, each FIRST:COUNT; a batch that would overlap a range starts after it")

@@ -6,16 +6,21 @@
 #include <vector>
 
 #include "modules/settings/settings.hpp"
+#include "src/data/mixing/data_stage.hpp"
+#include "src/data/mixing/fill_in_middle.hpp"
 #include "src/parallel/layout.hpp"
 
 namespace gyr {
 
 struct DataConfig {
   std::vector<std::string> prefixes;
-  std::vector<double> weights;
+  std::vector<double> weights;    // until the first of `stages`
+  std::vector<DataStage> stages;  // in which the weights change
+  std::vector<Index> max_epochs;  // epochs of each corpus that a run reads at most, 0: no limit; or empty
   std::string split, order, tokenizer;
   bool separate;  // true: documents of a window are masked from each other in attention; false: they are joined
   std::uint64_t seed;
+  FimConfig fim;
   std::vector<Span> skip;  // sample ranges that no step uses, in rising order
 };
 

@@ -65,25 +65,50 @@ Dataset::Dataset(const DatasetOptions& options) : options_(options) {
   require(options.vocab_size >= 1 && options.vocab_size <= TokenFile::max_vocab, Exit::config,
           "vocab_size {} is out of range; it is 1 to the limit of the token file format", options.vocab_size);
   const auto weights = given_weights();
-  const auto count = options.corpora.size();
-  require(options.classes.empty() || (options.order == SampleOrder::documents && options.separate), Exit::config,
-          "texts with a class must not be split or joined: set data.order: documents and data.documents: separate");
-  require(options.pairs == Pairs::none || (options.order == SampleOrder::documents && options.separate), Exit::config,
-          "preference pairs must not be split or joined: set data.order: documents and data.documents: separate");
-  require(options.source_length == 0 || (options.order == SampleOrder::documents && !options.separate), Exit::config,
-          "an encoder input and its target text form one sample: set data.order: documents and data.documents: joined");
+  check_layout();
+  if (options.fill_in_middle) check_filling();
   const bool megatron = options.order == SampleOrder::megatron;
   require(!megatron || options.samples >= 1, Exit::config, "the megatron order needs the number of samples that will be read");
-  require(!megatron || count == 1 || !weights.empty(), Exit::config, "the megatron order needs a weight for each of the {} corpora", count);
-  if (!weights.empty()) blend_ = std::make_unique<Blend>(weights);
-
-  std::vector<double> windows;
-  for (const Corpus& corpus : options.corpora) {
-    open(corpus);
-    windows.push_back(double(samples_.back()->per_epoch()));
-  }
+  require(!megatron || options.corpora.size() == 1 || !weights.empty(), Exit::config, "the megatron order needs a weight for each of the {} corpora",
+          options.corpora.size());
+  require(!megatron || (options.stages.empty() && options.max_epochs.empty()), Exit::config, "the megatron order has neither stages nor epoch caps");
+  for (const Corpus& corpus : options.corpora) open(corpus);
   check_fingerprints(files_, options.vocab_size);
-  if (!blend_) blend_ = std::make_unique<Blend>(windows);
+  mix(weights);
+}
+
+// Checks which documents may share a sample.
+void Dataset::check_layout() const {
+  const bool documents = options_.order == SampleOrder::documents;
+  require(options_.classes.empty() || (documents && options_.separate), Exit::config,
+          "texts with a class must not be split or joined: set data.order: documents and data.documents: separate");
+  require(options_.pairs == Pairs::none || (documents && options_.separate), Exit::config,
+          "preference pairs must not be split or joined: set data.order: documents and data.documents: separate");
+  require(options_.source_length == 0 || (documents && !options_.separate), Exit::config,
+          "an encoder input and its target text form one sample: set data.order: documents and data.documents: joined");
+}
+
+void Dataset::check_filling() const {
+  require(options_.predicts && options_.classes.empty() && !has_document_pairs() && !options_.words, Exit::config,
+          "data.fim: only a model that predicts the next token of plain text learns to fill gaps; set data.fim.rate: 0");
+  require(options_.order != SampleOrder::documents || options_.seq_length > FillInMiddle::sentinels, Exit::config,
+          "data.fim: a window of {} tokens has no room for a document and the {} tokens around its parts; raise train.seq_length",
+          options_.seq_length, FillInMiddle::sentinels);
+}
+
+// Sets the proportions of the corpora: `weights`, or if they are empty the number of windows of each.
+void Dataset::mix(std::vector<double> weights) {
+  std::vector<std::int64_t> limits;
+  const bool by_size = weights.empty();
+  ensure(options_.max_epochs.empty() || options_.max_epochs.size() == files_.size(), "{} epoch caps for {} corpora", options_.max_epochs.size(),
+         files_.size());
+  for (std::int64_t c = 0; c < corpora(); ++c) {
+    if (by_size) weights.push_back(double(per_epoch(c)));
+    if (options_.max_epochs.empty()) continue;
+    const std::int64_t most = options_.max_epochs[std::size_t(c)];
+    limits.push_back(most > 0 ? most * per_epoch(c) : Mixture::endless);
+  }
+  mixture_ = std::make_unique<Mixture>(mixture_stages(options_.stages, options_.seq_length, weights), std::move(limits));
 }
 
 void Dataset::open(const Corpus& corpus) {
@@ -105,6 +130,8 @@ void Dataset::open(const Corpus& corpus) {
           "without validation",
           file.prefix().string(), name_of(options_.which), options_.split, file.sequences(), file.sequences() == 1 ? "" : "s",
           has_examples ? "build token files of more examples" : "divide the text into more documents (data build --documents page)");
+  require(!options_.fill_in_middle || !masks_.back(), Exit::config,
+          "data.fim: {} has a loss mask, as conversations have; only plain text is rearranged; set data.fim.rate: 0", file.prefix().string());
   samples_.push_back(samples_of(files_.size() - 1, range));
 }
 
@@ -119,7 +146,7 @@ std::unique_ptr<Samples> Dataset::samples_of(std::size_t c, SequenceRange range)
   const TokenFile& file = *files_[c];
   if (options_.order == SampleOrder::megatron) {
     const bool single = options_.corpora.size() == 1;
-    const double fraction = single ? 1.0 : std::ceil(double(options_.samples) * blend_->weights()[c]);
+    const double fraction = single ? 1.0 : std::ceil(double(options_.samples) * Blend(given_weights()).weights()[c]);
     return megatron_samples(file, range, options_.seq_length, options_.seed,
                             single ? options_.samples : std::int64_t(std::ceil(fraction * (1 + surplus))));
   }
@@ -128,7 +155,8 @@ std::unique_ptr<Samples> Dataset::samples_of(std::size_t c, SequenceRange range)
   if (options_.order == SampleOrder::shuffled) return shuffled_samples(file, range, options_.seq_length, seed, options_.predicts);
   if (options_.source_length > 0) return sourced_samples(file, range, options_.source_length, options_.seq_length, seed);
   return packed_samples(file, range, options_.seq_length, seed, options_.predicts,
-                        options_.pairs == Pairs::none ? SampleGrouping::texts : SampleGrouping::pairs);
+                        options_.pairs == Pairs::none ? SampleGrouping::texts : SampleGrouping::pairs,
+                        options_.fill_in_middle ? FillInMiddle::sentinels : 0);
 }
 
 std::vector<double> Dataset::given_weights() const {
@@ -137,6 +165,7 @@ std::vector<double> Dataset::given_weights() const {
     if (corpus.weight) weights.push_back(*corpus.weight);
   require(weights.empty() || weights.size() == options_.corpora.size(), Exit::config,
           "{} of {} corpora have a weight; give one to all of them or to none", weights.size(), options_.corpora.size());
+  if (!weights.empty()) Blend{weights};  // checks the weights
   return weights;
 }
 
@@ -152,10 +181,8 @@ std::vector<std::int32_t> Dataset::source_of(std::size_t c, const Extract& extra
   return source;
 }
 
-Blend::Pick Dataset::pick_of(std::int64_t number) const { return samples_.size() == 1 ? Blend::Pick{0, number} : blend_->at(number); }
-
 std::pair<std::int64_t, std::vector<Extract>> Dataset::extracts(std::int64_t number) const {
-  const Blend::Pick pick = pick_of(number);
+  const Blend::Pick pick = mixture_->at(number);
   return {pick.corpus, samples_[std::size_t(pick.corpus)]->extracts(pick.number)};
 }
 
@@ -165,8 +192,9 @@ std::pair<std::int64_t, std::int64_t> Dataset::place(std::int64_t number) const 
 }
 
 Sample Dataset::sample(std::int64_t number) const {
-  const auto [corpus, parts] = extracts(number);
-  return sample_of(std::size_t(corpus), parts, std::size_t(options_.seq_length) + 1);
+  const Blend::Pick pick = mixture_->at(number);
+  const Samples& samples = *samples_[std::size_t(pick.corpus)];
+  return sample_of(std::size_t(pick.corpus), samples.extracts(pick.number), std::size_t(options_.seq_length) + 1, pick.number / samples.per_epoch());
 }
 
 Sample Dataset::rest(std::int64_t corpus) const {
@@ -174,11 +202,22 @@ Sample Dataset::rest(std::int64_t corpus) const {
   if (extracts.empty()) return {};
   const auto length =
       std::accumulate(extracts.begin(), extracts.end(), std::int64_t(0), [](std::int64_t sum, const Extract& e) { return sum + e.count; });
-  return sample_of(std::size_t(corpus), extracts, std::size_t(length));
+  return sample_of(std::size_t(corpus), extracts, std::size_t(length), 0);
 }
 
-// Builds a sample from its extracts, padded to `length` tokens.
-Sample Dataset::sample_of(std::size_t c, const std::vector<Extract>& extracts, std::size_t length) const {
+// Reads an extract and rearranges it for fill-in-the-middle. Returns the number of tokens, at most those of `tokens`.
+std::size_t Dataset::read_filled(std::size_t c, const Extract& extract, std::int64_t epoch, std::span<std::int32_t> tokens) const {
+  std::vector<std::int32_t> document(std::size_t(extract.count));
+  files_[c]->read(extract.sequence, extract.offset, document, options_.vocab_size);
+  const FillInMiddle& fill = options_.fill_in_middle;
+  const auto filled = fill(document, fill.draws(std::int64_t(c), extract.sequence, extract.offset, epoch));
+  const std::size_t count = std::min(filled.size(), tokens.size());
+  std::copy_n(filled.begin(), count, tokens.begin());
+  return count;
+}
+
+// Builds a sample from its extracts in this epoch of the corpus, padded to `length` tokens.
+Sample Dataset::sample_of(std::size_t c, const std::vector<Extract>& extracts, std::size_t length, std::int64_t epoch) const {
   Sample s{std::vector<std::int32_t>(length), {}, std::vector<std::uint8_t>(length), {}};
   if (!labels_.empty()) s.classes.assign(length, ignored_label);
   if (options_.separate) s.positions.resize(length);
@@ -190,9 +229,10 @@ Sample Dataset::sample_of(std::size_t c, const std::vector<Extract>& extracts, s
   if (options_.source_length > 0) s.source = source_of(c, extracts.front());
   std::size_t first = 0;
   for (const Extract& extract : std::span(extracts).subspan(options_.source_length > 0 ? 1 : 0)) {
-    const auto count = std::size_t(extract.count);
+    auto count = std::size_t(extract.count);
+    if (options_.fill_in_middle) count = read_filled(c, extract, epoch, std::span(s.tokens).subspan(first));
+    else files_[c]->read(extract.sequence, extract.offset, std::span(s.tokens).subspan(first, count), options_.vocab_size);
     const auto learned = std::span(s.learned).subspan(first, count);
-    files_[c]->read(extract.sequence, extract.offset, std::span(s.tokens).subspan(first, count), options_.vocab_size);
     if (masks_[c]) masks_[c]->read(extract.sequence, extract.offset, learned);
     else std::fill(learned.begin(), learned.end(), 1);
     if (!labels_.empty()) labels_[c]->read(extract.sequence, extract.offset, std::span(s.classes).subspan(first, count));

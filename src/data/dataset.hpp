@@ -12,15 +12,17 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "modules/objectives/text_pairs.hpp"
-#include "src/data/blend.hpp"
 #include "src/data/class_labels.hpp"
 #include "src/data/loss_mask.hpp"
+#include "src/data/mixing/data_stage.hpp"
+#include "src/data/mixing/fill_in_middle.hpp"
 #include "src/data/samples.hpp"
 #include "src/data/text_references.hpp"
 #include "src/data/token_file.hpp"
@@ -59,6 +61,9 @@ enum class Pairs { none, as_they_are, with_reference, without_reference };
 
 struct DatasetOptions {
   std::vector<Corpus> corpora;
+  std::vector<DataStage> stages = {};         // in which the weights change; empty: the weights of the corpora hold throughout
+  std::vector<std::int64_t> max_epochs = {};  // of each corpus; 0: no limit; empty: no limits
+  FillInMiddle fill_in_middle = {};
   std::string split = "949,50,1";  // proportions of train, validation and test among the sequences of each corpus; any sum
   Split which = Split::train;
   std::int64_t seq_length = 0;  // L: sequence length; samples hold L + 1 tokens
@@ -110,14 +115,18 @@ class Dataset {
   std::int64_t corpora() const { return std::int64_t(files_.size()); }
   const TokenFile& file(std::int64_t corpus) const { return *files_[std::size_t(corpus)]; }
   std::int64_t per_epoch(std::int64_t corpus) const { return samples_[std::size_t(corpus)]->per_epoch(); }
-  double weight(std::int64_t corpus) const { return blend_->weights()[std::size_t(corpus)]; }
+  // Proportions of the corpora, by sample number.
+  const Mixture& mixture() const { return *mixture_; }
 
  private:
   std::vector<double> given_weights() const;
-  Blend::Pick pick_of(std::int64_t number) const;
+  void check_layout() const;
+  void check_filling() const;
+  void mix(std::vector<double> weights);
   void open(const Corpus&);
   std::unique_ptr<Samples> samples_of(std::size_t corpus, SequenceRange) const;
-  Sample sample_of(std::size_t corpus, const std::vector<Extract>&, std::size_t length) const;
+  Sample sample_of(std::size_t corpus, const std::vector<Extract>&, std::size_t length, std::int64_t epoch) const;
+  std::size_t read_filled(std::size_t corpus, const Extract&, std::int64_t epoch, std::span<std::int32_t> tokens) const;
   SequenceRange range_of(const TokenFile&) const;
   bool has_document_pairs() const { return options_.pairs != Pairs::none || options_.source_length > 0; }
   std::vector<std::int32_t> source_of(std::size_t corpus, const Extract&) const;
@@ -128,7 +137,7 @@ class Dataset {
   std::vector<std::unique_ptr<ClassLabels>> labels_;  // empty if no classes are requested
   std::vector<TextReferences> references_;            // empty unless the documents are preference pairs
   std::vector<std::unique_ptr<Samples>> samples_;
-  std::unique_ptr<Blend> blend_;
+  std::unique_ptr<Mixture> mixture_;
 };
 
 }  // namespace gyr

@@ -38,8 +38,9 @@ namespace {
 
 class PackedSamples : public Samples {
  public:
-  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts, SampleGrouping grouping)
-      : file_(file), capacity_(L + predicts), seed_(seed), texts_(grouping == SampleGrouping::pairs ? 2 : 1) {
+  PackedSamples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts, SampleGrouping grouping,
+                std::int64_t reserved)
+      : file_(file), capacity_(L + predicts), reserved_(reserved), seed_(seed), texts_(grouping == SampleGrouping::pairs ? 2 : 1) {
     require(r.last <= std::numeric_limits<std::uint32_t>::max(), Exit::config,
             "{}: {} documents exceed the 32-bit indices of the documents order; use the shuffled order", file.prefix().string(), r.last);
     for (std::int64_t s = r.first; s < r.last; s += texts_)
@@ -49,7 +50,7 @@ class PackedSamples : public Samples {
     require(texts_ == 1 || !documents_.empty(), Exit::data,
             "{}: no pair among sequences {} to {} fits a window of {} tokens; use a longer sequence length", file.prefix().string(), r.first, r.last,
             capacity_);
-    require(!documents_.empty() && kept(documents_.front()) > predicts, Exit::data,
+    require(!documents_.empty() && kept(documents_.front()) > predicts + reserved_, Exit::data,
             "{}: no document among sequences {} to {} has at least {}, the minimum for one prediction", file.prefix().string(), r.first, r.last,
             predicts ? "two tokens" : "a token");
     pack();
@@ -64,7 +65,8 @@ class PackedSamples : public Samples {
     for (std::int64_t i = 0; i < count; ++i) {
       const auto place = places_[std::size_t(first + permuted(i, count, mixed(key ^ mixed(window))))];
       const std::uint32_t document = document_at(place, key);
-      for (std::int64_t text = document; text < document + texts_; ++text) extracts.push_back({text, 0, std::min(file_.length(text), capacity_)});
+      for (std::int64_t text = document; text < document + texts_; ++text)
+        extracts.push_back({text, 0, std::min(file_.length(text), capacity_ - reserved_)});
     }
     return extracts;
   }
@@ -75,7 +77,7 @@ class PackedSamples : public Samples {
     std::int64_t tokens = 0, truncated = 0;
     for (const std::uint32_t document : documents_) {
       tokens += kept(document);
-      truncated += texts_ == 1 && file_.length(document) > capacity_;
+      truncated += texts_ == 1 && file_.length(document) > capacity_ - reserved_;
     }
     return fmt::format("{}: {} {} in {} windows of {} tokens, {:.1f} % full{}", file_.prefix().string(), documents_.size(),
                        texts_ == 1 ? "documents" : "pairs", per_epoch(), capacity_, 100.0 * double(tokens) / double(capacity_ * per_epoch()),
@@ -85,7 +87,10 @@ class PackedSamples : public Samples {
   }
 
  private:
-  std::int64_t kept(std::uint32_t document) const { return std::min(file_.first_token(document + texts_) - file_.first_token(document), capacity_); }
+  // Tokens of a window that a packed unit takes.
+  std::int64_t kept(std::uint32_t document) const {
+    return std::min(file_.first_token(document + texts_) - file_.first_token(document) + reserved_, capacity_);
+  }
   bool is_full_pair(std::int64_t s) const {
     return file_.length(s) > 0 && file_.length(s + 1) > 0 && file_.length(s) + file_.length(s + 1) <= capacity_;
   }
@@ -113,7 +118,7 @@ class PackedSamples : public Samples {
   }
 
   const TokenFile& file_;
-  std::int64_t capacity_;
+  std::int64_t capacity_, reserved_;
   std::uint64_t seed_;
   // Documents per packed unit (1, or 2 for pairs); number of pairs that fit no window.
   std::int64_t texts_, left_out_ = 0;
@@ -125,8 +130,8 @@ class PackedSamples : public Samples {
 }  // namespace
 
 std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts,
-                                        SampleGrouping grouping) {
-  return std::make_unique<PackedSamples>(file, r, L, seed, predicts, grouping);
+                                        SampleGrouping grouping, std::int64_t reserved) {
+  return std::make_unique<PackedSamples>(file, r, L, seed, predicts, grouping, reserved);
 }
 
 }  // namespace gyr

@@ -23,9 +23,10 @@ enum class SampleGrouping { texts, pairs };
 // Documents are packed once, longest first, so that every epoch has the same number of windows. Each epoch permutes
 // documents of equal length among their places, and shuffles the windows and the documents inside each window. Sample n
 // is a pure function of (seed, n). `file` must outlive the result. Memory: 8 bytes per document and 4 per window, and
-// 24 more per document during packing. Exit::data if the range holds no document with a token that is predicted or
+// 24 more per document during packing. `reserved`: tokens that a window keeps free for each document, because the caller
+// adds them. Exit::data if the range holds no document with a token that is predicted or
 // labelled. Exit::config if the document numbers exceed 32 bits.
 std::unique_ptr<Samples> packed_samples(const TokenFile& file, SequenceRange r, std::int64_t L, std::uint64_t seed, bool predicts = true,
-                                        SampleGrouping grouping = SampleGrouping::texts);
+                                        SampleGrouping grouping = SampleGrouping::texts, std::int64_t reserved = 0);
 
 }  // namespace gyr

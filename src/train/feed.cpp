@@ -15,15 +15,24 @@
 #include "src/policy/rewards/field.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/tokenizer/tokenizer.hpp"
+#include "src/train/data_reading.hpp"
 
 namespace gyr {
 
 namespace {
 
+FillInMiddle filling_of(const RunConfig& run) {
+  if (run.data.fim.rate == 0) return {};
+  return FillInMiddle(run.data.fim, Tokenizer::load(run.data.tokenizer), run.data.tokenizer, run.data.seed);
+}
+
 DatasetOptions dataset_options(const RunConfig& run, Split which, Index samples) {
   DatasetOptions o;
   for (std::size_t i = 0; i < run.data.prefixes.size(); ++i)
     o.corpora.push_back({run.data.prefixes[i], run.data.weights.empty() ? std::nullopt : std::optional(run.data.weights[i])});
+  o.stages = run.data.stages;
+  if (which == Split::train) o.max_epochs = run.data.max_epochs, o.fill_in_middle = filling_of(run);
+  else if (!o.stages.empty()) o.stages.resize(o.stages.front().position > 0 ? 0 : 1);  // validation keeps the first weights
   o.split = run.data.split;
   o.which = which;
   o.seq_length = run.train.seq_length;
@@ -93,9 +102,28 @@ void require_prefixes(const RunConfig& run) {
           "data.prefixes is empty: name at least one PREFIX of PREFIX.bin and PREFIX.idx, which `gyrfalcon data build` makes from text");
 }
 
+// Most steps, up to train.steps, that read at most `samples` samples.
+Index steps_within(RunConfig run, Index samples) {
+  Index least = 0, most = run.train.steps;
+  while (least < most) {
+    run.train.steps = (least + most + 1) / 2;
+    if (samples_of(run) <= samples) least = run.train.steps;
+    else most = run.train.steps - 1;
+  }
+  return least;
+}
+
 Dataset training_data(const RunConfig& run) {
   require_prefixes(run);
-  return Dataset(dataset_options(run, Split::train, samples_of(run)));
+  Dataset data(dataset_options(run, Split::train, samples_of(run)));
+  const Index needed = samples_of(run), samples = data.mixture().size_up_to(needed);
+  if (samples == needed) return data;
+  const Index steps = steps_within(run, samples);
+  fail(Exit::config,
+       "data.max_epochs: the run needs {}, but the epoch caps leave {}, enough for {}; set train.steps={}, raise data.max_epochs, or set one of them "
+       "to "
+       "0 (no limit)",
+       counted(needed, "sample"), samples, counted(steps, "step"), steps);
 }
 
 // Exit::data for the first line without a field that a rule reads.
@@ -249,6 +277,21 @@ std::string doubtful_epochs(const RunConfig& run, const Dataset& training) {
       counted(samples_per_epoch(training), "sequence"), epochs);
 }
 
+std::string reading_table(const RunConfig& run) {
+  require(!run.policy, Exit::config, "train.objective = policy: a run reads each prompt once per epoch, and has no mixture of corpora");
+  return reading_table(training_data(run), samples_of(run));
+}
+
+std::string planned_reading(const RunConfig& run) {
+  if (run.policy || run.data.prefixes.empty()) return "";
+  try {
+    const Dataset data = training_data(run);
+    return has_mixture(data) ? reading_table(data, samples_of(run)) : "";
+  } catch (const Error&) {
+    return "";  // the plan states the reason elsewhere
+  }
+}
+
 std::string prompts_text(const RunConfig& run, const Prompts& prompts) {
   const PolicyConfig& c = *run.policy;
   return fmt::format("{}; an iteration answers {} of them {}, and has {}; the run reads {:.3g} epochs", counted(Index(prompts.size()), "prompt"),
@@ -269,6 +312,11 @@ std::string text_about(const RunConfig& run, const FurtherModel& m) {
 
 std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) {
   std::vector<std::string> lines{data.prompts ? prompts_text(run, *data.prompts) : epoch_text(run, *data.training)};
+  if (data.training && has_mixture(*data.training)) {
+    const Index samples = samples_of(run);
+    for (const std::string& line : reading_lines(*data.training, samples)) lines.push_back(line);
+    for (const std::string& line : change_lines(*data.training, 0, samples)) lines.push_back(line);
+  }
   for (const FurtherModel& m : run.models) {
     lines.push_back(text_about(run, m));
     std::error_code no;

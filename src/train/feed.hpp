@@ -39,6 +39,10 @@ std::string doubtful_order(const RunConfig&);
 std::string doubtful_epochs(const RunConfig&, const Dataset& training);
 // Size of the training data, steps of one epoch, and epochs of the run, as one line of the log.
 std::string epoch_text(const RunConfig&, const Dataset& training);
+// Table of the samples and epochs of each corpus in each stage of the data; errors of open_data.
+std::string reading_table(const RunConfig&);
+// The same for plans; empty if the run reads one corpus throughout, or if its token files cannot be opened.
+std::string planned_reading(const RunConfig&);
 // Tokenizer that finds the beginnings of words for the run's objective; null if the objective does not need them, or
 // the deck names no tokenizer.
 std::shared_ptr<const Tokenizer> words_of(const RunConfig&);

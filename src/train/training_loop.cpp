@@ -7,6 +7,7 @@
 
 #include "kernels/ops/policy/policy_loss.hpp"
 #include "src/checkpoint/folder.hpp"
+#include "src/train/data_reading.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/recent_metrics.hpp"
 #include "src/train/run_paths.hpp"
@@ -106,6 +107,8 @@ std::optional<StepReport> TrainingLoop::step() {
   parts_.watch.progress_record().loss(result.loss);
   if (!result.applied && !result.refused && !leave_out(number, result, samples)) return {};
   at_.step = number, at_.samples = samples.last, at_.tokens = tokens;
+  if (log_ && data_.training)
+    for (const std::string& line : change_lines(*data_.training, samples.first, samples.last)) log_->print_line(line);
   if (result.applied) guard_.applied(result.loss, number > furthest_);
   furthest_ = std::max(furthest_, number);
   StepReport taken_step = report(result, batch, order.lr);
@@ -186,6 +189,8 @@ void TrainingLoop::finish() {
   if (const auto& best = saving_.best(); log_ && best)
     log_->print_line(
         fmt::format("best checkpoint: {}, validation loss {:.4f}", checkpoint_path(checkpoints_of(parts_.run), best->step).string(), best->loss));
+  if (log_ && data_.training && has_mixture(*data_.training))
+    log_->print_line(fmt::format("data up to step {}: {}", at_.step, total_reading(*data_.training, at_.samples)));
   if (stop_request_ && !finished()) stopped();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "src/data/blend.hpp"
+#include "src/data/mixing/blend.hpp"
 
 #include <cmath>
 #include <limits>

@@ -165,6 +165,11 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.moe.z_loss", {"0.1", course}},
                                                                          {"data.prefixes", {"[a]", course}},
                                                                          {"data.weights", {"[2]", course}},
+                                                                         {"data.stages", {"[\"8 samples: 3\"]", course}},
+                                                                         {"data.max_epochs", {"[3]", course}},
+                                                                         {"data.fim.rate", {"0.5", course}},
+                                                                         {"data.fim.spm", {"0.25", course}},
+                                                                         {"data.fim.tokens", {"[a, b, c]", course}},
                                                                          {"data.split", {"1,0,0", course}},
                                                                          {"data.order", {"documents", course}},
                                                                          {"data.documents", {"separate", course}},
@@ -444,6 +449,7 @@ Overrides base_of(const std::string& key) {
   if (key == "model.latent.rope.truncate") return {"model.latent.rope.type=yarn", "model.latent.rope_dim=8", "model.latent.rope.original_length=200"};
   for (const RuleType& type : rule_types())
     if (key.starts_with("optimizer." + type.name + ".")) return {"optimizer.name=" + type.name};
+  if (key == "data.fim.rate") return {"data.tokenizer=other.json", "data.fim.tokens=[a, b, c]"};
   if (key == "checkpoint.keep_best") return {"train.eval_every=1"};
   if (key.starts_with("models.")) return {"models.NAME.init_from=another"};
   if (key.starts_with("rl.rewards.NAME.")) return reward_with(key.substr(std::string("rl.rewards.NAME.").size()));

@@ -23,6 +23,8 @@ class Blend {
   // Returns the corpus of sample i >= 0 and its number there. Counts are cached for every 1024th sample up to the
   // largest i so far; the samples after the last cached count are recomputed one by one. Thread-safe.
   Pick at(std::int64_t i) const;
+  // Samples of each corpus among samples 0 to i - 1.
+  std::vector<std::int64_t> taken_before(std::int64_t i) const;
 
   std::span<const double> weights() const { return weights_; }  // weight of each corpus, normalised to sum 1
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Blend of several corpora in fixed proportions. This file is compiled without fused multiply-add, because it would
 // break ties differently.
-#include "src/data/blend.hpp"
+#include "src/data/mixing/blend.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ std::int64_t Blend::step(std::int64_t i, std::int64_t* taken) const {
   return std::int64_t(best);
 }
 
-Blend::Pick Blend::at(std::int64_t i) const {
+std::vector<std::int64_t> Blend::taken_before(std::int64_t i) const {
   ensure(i >= 0, "sample number {} is out of range; it is 0 or larger", i);
   const std::size_t D = weights_.size();
   const auto mark = std::size_t(i / interval);
@@ -56,6 +56,11 @@ Blend::Pick Blend::at(std::int64_t i) const {
     std::copy_n(marks_.begin() + std::ptrdiff_t(mark * D), D, taken.begin());
   }
   for (std::int64_t k = std::int64_t(mark) * interval; k < i; ++k) step(k, taken.data());
+  return taken;
+}
+
+Blend::Pick Blend::at(std::int64_t i) const {
+  std::vector<std::int64_t> taken = taken_before(i);
   const std::int64_t corpus = step(i, taken.data());
   return {corpus, taken[std::size_t(corpus)] - 1};
 }
