@@ -43,7 +43,7 @@ namespace {
 
 // True if the layer's attention has a causal mask, so that it covers half of all keys.
 bool has_causal_mask(const ModelConfig& c, Index layer) {
-  return config_of_layer(c, layer).attention.causal && layer_type(c.pattern[layer]).traits.attention != AttentionKind::cross;
+  return config_of_layer(c, layer).attention.causal && !layer_type(c.pattern[layer]).traits.reads_source();
 }
 
 // Flops of the layers that belong to the head (multi-token prediction).

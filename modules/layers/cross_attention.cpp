@@ -26,14 +26,15 @@ OperatorChain source_operators(const ModelConfig& m, const std::string& name) {
 }
 
 template <class T>
-CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name, Parameters& parameters)
-    : c_(m.attention), name_(name), dropped_(m.dropout.attention), scores_(c_.key_multiplier / std::sqrt(double(c_.head_dim)), c_.soft_cap) {
+CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name, Parameters& parameters, const CrossRule& rule)
+    : c_(m.attention), name_(name), dropped_(m.dropout.attention), scores_(c_.key_multiplier / std::sqrt(double(c_.head_dim)), c_.soft_cap),
+      rule_(rule) {
   using P = Parameters;
   const auto [query, key, attended] = head_runs(c_);
   const Index source_width = encoder_config(m).hidden_size;
   const auto matrix = [&](const char* part, const Run& rows, P::Fit fit, bool of_source) {
     Weight w{name + part + ".weight", {rows.extent, of_source ? source_width : m.hidden_size}, by_rows({rows}), normal(m.init_std), Storage::factor};
-    w.of_source = of_source;
+    w.of_source = of_source != reads_chunk();  // the queries of rows of neighbours belong to the source
     return &parameters.declare(std::move(w), fit);
   };
   const auto bias = [&](const char* part, const Run& rows, P::Fit fit) {
@@ -42,7 +43,9 @@ CrossAttention<T>::CrossAttention(const ModelConfig& m, const std::string& name,
   q_ = matrix(".q_proj", query, P::Fit::aligned, false);
   k_ = matrix(".k_proj", key, P::Fit::aligned, true);
   v_ = matrix(".v_proj", key, P::Fit::adjacent, true);
-  o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, attended.extent}, by_columns({attended}), normal(m.init_std), Storage::factor});
+  Weight out{name + ".o_proj.weight", {m.hidden_size, attended.extent}, by_columns({attended}), normal(m.init_std), Storage::factor};
+  out.of_source = reads_chunk();
+  o_ = &parameters.declare(std::move(out));
   if (c_.bias || c_.qkv_bias) {
     q_bias_ = bias(".q_proj", query, P::Fit::aligned);
     k_bias_ = bias(".k_proj", key, P::Fit::aligned);
@@ -67,14 +70,14 @@ void CrossAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, T
   const Index rows = a.stream.rows;
   const auto q = frame.put(Keys::q, rows, q_width());
   const auto out = frame.put(Keys::attended, rows, out_width());
-  const auto lse = frame.put(Keys::lse, rows, num_heads_);
+  const auto lse = frame.put(Keys::lse, query_rows(a), num_heads_);
   if (frame.wants(Keys::q)) {
     linear<T>(a.dev, h.gather(), q_->template factor<T>(), q, c_.in_multiplier);
     if (q_bias_) bias_scale<T>(a.dev, q_bias_->template vector<const A>(), {}, q);
   }
   if (a.source) {
     const auto encoded = a.encoded.values.template as<T>();
-    frame.refer(Keys::source, encoded);
+    if (!reads_chunk()) frame.refer(Keys::source, encoded);
     if (a.state) {
       remember(a, encoded);
     } else {
@@ -88,10 +91,16 @@ void CrossAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, T
   if (o_bias_ && a.holders(*o_).rank() == 0) add_bias<T>(a.dev, o_bias_->template vector<const A>(), c_.out_multiplier, y);
 }
 
+// Rows of the source on all tensor-parallel ranks. A chunk of the text is given with all of its rows.
+template <class T>
+Tensor2<T> CrossAttention<T>::all_rows(Pass& source, Tensor2<T> encoded) const {
+  return reads_chunk() ? encoded : AllRows<T>(source, "encoder output, all rows", encoded).gather();
+}
+
 template <class T>
 void CrossAttention<T>::project_source(Pass& source, Tensor2<T> encoded, Tensor2<T> kv) const {
   Scope scope(source.dev.scratch);
-  linear<T>(source.dev, AllRows<T>(source, "encoder output, all rows", encoded).gather(), k_->template factor<T>(2 * k_width()), kv);
+  linear<T>(source.dev, all_rows(source, encoded), k_->template factor<T>(2 * k_width()), kv);
   if (k_bias_) bias_scale<T>(source.dev, Tensor1<const A>(k_bias_->template vector<A>().data(), kv.extent(1)), {}, kv);
 }
 
@@ -140,42 +149,102 @@ ScoreRule CrossAttention<T>::scores(const Pass& a) const {
   return scores;
 }
 
-// Calls attend_to(shape, mask, first query row, query rows, first key row, key rows) for queries of contiguous tokens: once
-// for all rows, or once per block with context parallelism.
+// Query rows in the calls of the kernels. The rows of chunked cross-attention begin with the last token of the first chunk,
+// and rows after the end of a sequence complete its last chunk.
+template <class T>
+Index CrossAttention<T>::query_rows(const Pass& a) const {
+  return reads_neighbours() ? a.source->sequences.batch / rule_.neighbours * rule_.chunk : a.stream.rows;
+}
+
+// Calls copy(first row in chunks, first row of the text, rows) for each sequence.
+template <class T>
+template <class Copy>
+void CrossAttention<T>::for_sequences(const Pass& a, const Copy& copy) const {
+  const Index length = a.sequences.seq_length, in_chunks = query_rows(a) / a.sequences.batch, first = rule_.first_chunk - 1;
+  for (Index b = 0; b < a.sequences.batch; ++b) copy(b * in_chunks, b * length + first, std::min(length - first, in_chunks));
+}
+
+// Rows of the text as rows of queries: x itself, or a copy in scratch memory that is shifted by o - 1 rows.
+template <class T>
+Tensor2<T> CrossAttention<T>::in_chunks(const Pass& a, const char* name, Tensor2<T> x) const {
+  if (!reads_neighbours()) return x;
+  const auto chunks = a.scratch<T>(name, query_rows(a), Index(x.extent(1)));
+  fill<T>(a.dev, flat(chunks), 0);
+  for_sequences(
+      a, [&](Index to, Index from, Index count) { convert<T, T>(a.dev, Matrix<const T>(rows(x, from, count)), Matrix<T>(rows(chunks, to, count))); });
+  return chunks;
+}
+
+// The inverse: rows that see no chunk become 0.
+template <class T>
+template <class S>
+void CrossAttention<T>::from_chunks(const Pass& a, Tensor2<S> chunks, Tensor2<T> x) const {
+  if (!reads_neighbours()) {
+    if (static_cast<const void*>(chunks.data()) != x.data()) convert<S, T>(a.dev, Matrix<const S>(chunks), Matrix<T>(x));
+    return;
+  }
+  fill<T>(a.dev, flat(x), 0);
+  for_sequences(
+      a, [&](Index from, Index to, Index count) { convert<S, T>(a.dev, Matrix<const S>(rows(chunks, from, count)), Matrix<T>(rows(x, to, count))); });
+}
+
+// One call for the n-th neighbours of all chunks: the queries of each chunk see its neighbour, or those of each neighbour
+// its chunk.
+template <class T>
+template <class Attend>
+void CrossAttention<T>::for_neighbours(const Pass& a, const Attend& attend_to) const {
+  const SequenceLayout& neighbours = reads_chunk() ? a.sequences : a.source->sequences;
+  const Index chunks = neighbours.batch / rule_.neighbours, m = rule_.chunk, r = neighbours.seq_length, of_chunks = chunks * m, read = chunks * r;
+  for (Index n = 0; n < rule_.neighbours; ++n) {
+    if (reads_chunk()) {
+      ensure(a.source->stream.rows == of_chunks, "{} rows of the text are no {} chunks of {}", a.source->stream.rows, chunks, m);
+      attend_to(shape(chunks, r, m), Mask{false}, n * read, read, 0, of_chunks, Carry::fresh);
+    } else {
+      const Mask mask{false, 0, 0, a.sequences.visible_encoder_range.of_rows(n * of_chunks, of_chunks)};
+      attend_to(shape(chunks, m, r), mask, 0, of_chunks, n * read, read, n == 0 ? Carry::fresh : Carry::continued);
+    }
+  }
+}
+
+// Calls attend_to(shape, mask, first query row, query rows, first key row, key rows, carry) for queries of contiguous tokens:
+// once for all rows, or once per block with context parallelism.
 template <class T>
 template <class Attend>
 void CrossAttention<T>::for_queries(const Pass& a, Index keys, const Attend& attend_to) const {
   const SequenceLayout& s = a.sequences;
   const Documents& seen = s.visible_encoder_range;
-  if (!s.shared()) return attend_to(shape(s.batch, s.seq_length, keys), Mask{false, 0, 0, seen}, 0, s.rows(), 0, s.batch * keys);
+  if (rule_.seen != SourceRows::all) return for_neighbours(a, attend_to);
+  if (!s.shared()) return attend_to(shape(s.batch, s.seq_length, keys), Mask{false, 0, 0, seen}, 0, s.rows(), 0, s.batch * keys, Carry::fresh);
   const Index length = s.block_length();
   for (Index b = 0; b < s.batch; ++b)
     for (Index i = 0; i < s.blocks(); ++i) {
       const Index first = b * s.seq_length + i * length;
       Mask mask{false, s.block(s.rank, i) * length, 0, seen.of_rows(first, length)};
       mask.first_sequence = b;
-      attend_to(shape(1, length, keys), mask, first, length, b * keys, keys);
+      attend_to(shape(1, length, keys), mask, first, length, b * keys, keys, Carry::fresh);
     }
 }
 
 template <class T>
 void CrossAttention<T>::attend(Pass& a, Frame& frame, Tensor2<T> out, Tensor2<A> lse) const {
   Scope scope(a.dev.scratch);
-  const Index batch = a.sequences.batch, queries = a.sequences.seq_length;
-  const AttentionState<A> state = online_softmax_state<T>(a, out, lse);
-  const auto q = frame.get(Keys::q);
+  const Index batch = a.sequences.batch;
+  const auto q = in_chunks(a, "queries of chunks", frame.get(Keys::q));
+  const auto placed = reads_neighbours() ? a.scratch<T>("attention output of chunks", query_rows(a), out_width()) : out;
+  const AttentionState<A> state = online_softmax_state<T>(a, placed, lse);
   if (a.state) {
     attend_with_past(a, q, state);
   } else {
     const Tensor2<T> kv = of_all_ranks(*a.source, frame.get(Keys::kv));
     for_queries(a, Index(kv.extent(0)) / batch,
-                [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv) {
+                [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv, Carry carry) {
                   const Matrix<T> met = rows(kv, first_key, keys_of_kv);
-                  attention<T>(a.dev, part, mask, scores(a), Matrix<T>(q).block(first, rows_of_q, 0, q_width()), keys<T>(met), values<T>(met),
-                               Carry::fresh, {rows(state.o, first, rows_of_q), rows(state.m, first, rows_of_q), rows(state.l, first, rows_of_q)});
+                  attention<T>(a.dev, part, mask, scores(a), Matrix<T>(q).block(first, rows_of_q, 0, q_width()), keys<T>(met), values<T>(met), carry,
+                               {rows(state.o, first, rows_of_q), rows(state.m, first, rows_of_q), rows(state.l, first, rows_of_q)});
                 });
   }
-  attention_finish<T>(a.dev, shape(batch, queries, 0), state, out, lse);
+  attention_finish<T>(a.dev, shape(1, Index(q.extent(0)), 0), state, placed, lse);
+  from_chunks<T>(a, placed, out);
   contribute_once<T>(a.dev, *o_, out);
 }
 
@@ -204,12 +273,13 @@ void CrossAttention<T>::attend_with_past(Pass& a, Tensor2<T> q, const AttentionS
 template <class T>
 void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const auto lse = frame.get(Keys::lse);
-  const auto out = frame.get(Keys::attended), q = frame.get(Keys::q);
-  const Index rows = dy.extent(0), batch = a.sequences.batch, local = a.source->stream.rows;
+  const Index rows = dy.extent(0), batch = a.sequences.batch, local = a.source->stream.rows, queries = query_rows(a);
   Scope scope(a.dev.scratch);
-  auto dout = a.scratch<T>("gradient of attention output", rows, out_width());
-  linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout, c_.out_multiplier);
-  contribute_once<T>(a.dev, *o_, dout);
+  const auto dout_of_rows = a.scratch<T>("gradient of attention output", rows, out_width());
+  linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout_of_rows, c_.out_multiplier);
+  contribute_once<T>(a.dev, *o_, dout_of_rows);
+  const auto out = in_chunks(a, "attention output of chunks", frame.get(Keys::attended)), q = in_chunks(a, "queries of chunks", frame.get(Keys::q)),
+             dout = in_chunks(a, "gradient of attention output of chunks", dout_of_rows);
   if (o_bias_) biases_backward<T>(a.dev, {o_bias_}, dy, c_.out_multiplier);
 
   const auto zero = [&](const char* name, Index rows, Index columns) {
@@ -219,17 +289,18 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
   };
   const Tensor2<T> kv = of_all_ranks(*a.source, frame.get(Keys::kv));
   const Index all = kv.extent(0);
-  const auto delta = a.scratch<A>("delta", rows, num_heads_);
-  const Tensor2<A> dq_wide = zero("gradient of queries (accumulator precision)", rows, q_width()),
+  const auto delta = a.scratch<A>("delta", queries, num_heads_);
+  const Tensor2<A> dq_wide = zero("gradient of queries (accumulator precision)", queries, q_width()),
                    dkv_all = zero("gradient of keys and values of all tokens", all, 2 * k_width());
-  attention_delta<T>(a.dev, shape(batch, a.sequences.seq_length, all / batch), dout, out, delta);
-  for_queries(a, all / batch, [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv) {
-    const Matrix<T> met = gyr::rows(kv, first_key, keys_of_kv);
-    const Matrix<A> dmet = gyr::rows(dkv_all, first_key, keys_of_kv);
-    attention_backward<T>(a.dev, part, mask, scores(a), Matrix<T>(q).block(first, rows_of_q, 0, q_width()), keys<T>(met), values<T>(met),
-                          gyr::rows(dout, first, rows_of_q), gyr::rows(lse, first, rows_of_q), gyr::rows(delta, first, rows_of_q),
-                          Matrix<A>(dq_wide).block(first, rows_of_q, 0, q_width()), keys<A>(dmet), values<A>(dmet));
-  });
+  attention_delta<T>(a.dev, shape(1, queries, 0), dout, out, delta);
+  for_queries(a, all / batch,
+              [&](const AttentionShape& part, const Mask& mask, Index first, Index rows_of_q, Index first_key, Index keys_of_kv, Carry) {
+                const Matrix<T> met = gyr::rows(kv, first_key, keys_of_kv);
+                const Matrix<A> dmet = gyr::rows(dkv_all, first_key, keys_of_kv);
+                attention_backward<T>(a.dev, part, mask, scores(a), Matrix<T>(q).block(first, rows_of_q, 0, q_width()), keys<T>(met), values<T>(met),
+                                      gyr::rows(dout, first, rows_of_q), gyr::rows(lse, first, rows_of_q), gyr::rows(delta, first, rows_of_q),
+                                      Matrix<A>(dq_wide).block(first, rows_of_q, 0, q_width()), keys<A>(dmet), values<A>(dmet));
+              });
   Tensor2<A> dkv_wide = dkv_all;
   if (a.context) {
     dkv_wide = a.scratch<A>("gradient of keys and values of own tokens", local, 2 * k_width());
@@ -237,7 +308,7 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
   }
 
   const auto dq = frame.put(Keys::dq, rows, q_width()), dkv = frame.put(Keys::dkv, local, 2 * k_width());
-  convert<A, T>(a.dev, Matrix<const A>(dq_wide), Matrix<T>(dq));
+  from_chunks<A>(a, dq_wide, dq);
   convert<A, T>(a.dev, Matrix<const A>(dkv_wide), Matrix<T>(dkv));
   if (q_bias_) biases_backward<T>(a.dev, {q_bias_}, dq), biases_backward<T>(a.dev, {k_bias_, v_bias_}, dkv);
   linear_backward_input<T>(a.dev, dq, q_->template matrix<const T>(), dh, c_.in_multiplier, beta(add));
@@ -249,6 +320,8 @@ void CrossAttention<T>::add_to_source(Pass& a, Tensor2<const T> dkv) const {
   Pass& source = *a.source;
   const Device::Purpose purpose(a.dev, "cross-attention backward: gradient of the encoder output");
   const auto sum = a.encoded.gradient.template as<T>();
+  // The gradient of the chunk's rows is this rank's part, like that of the branch that they come from.
+  if (reads_chunk()) return linear_backward_input<T>(a.dev, dkv, w_kv(), sum, 1, 1);
   const auto mine = a.scratch<T>("gradient of the encoder output", Index(sum.extent(0)), Index(sum.extent(1)));
   AllRows<T> total(source, "partial sums of the gradient", mine);
   linear_backward_input<T>(a.dev, dkv, w_kv(), total.rows());
@@ -261,7 +334,8 @@ void CrossAttention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T>
   weights_backward<T>(a.dev, {o_}, dy, frame.get(Keys::attended), c_.out_multiplier);
   weights_backward<T>(a.dev, {q_}, frame.get(Keys::dq), h, c_.in_multiplier);
   Scope scope(a.dev.scratch);
-  weights_backward<T>(a.dev, {k_, v_}, frame.get(Keys::dkv), AllRows<T>(*a.source, "encoder output, all rows", frame.get(Keys::source)).gather());
+  const Tensor2<T> source = reads_chunk() ? a.encoded.values.template as<T>() : frame.get(Keys::source);
+  weights_backward<T>(a.dev, {k_, v_}, frame.get(Keys::dkv), all_rows(*a.source, source));
 }
 
 LayerFlops cross_attention_flops(const ModelConfig& m, const TextLengths& lengths) {

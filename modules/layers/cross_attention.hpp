@@ -3,6 +3,13 @@
 // the encoder output, and every row sees all tokens of its source. Sharded over the tensor-parallel ranks by heads, as
 // in attention.hpp. Each context-parallel rank projects keys and values of its own part of the source, and all-gathers
 // those of the others.
+//
+// Retrieval (Borgeaud et al., "Improving language models by retrieving from trillions of tokens", 2022) has two further
+// rules. The text is cut into chunks of m tokens, of which the first has o; each has k neighbours of r tokens.
+//   neighbours   chunked cross-attention: row t of the text sees all neighbours of chunk floor((t + 1 - o) / m), without
+//                padding; rows t < o - 1 see none, and their output is 0
+//   chunk        a row of a neighbour sees the m rows of the chunk that the neighbour was retrieved for
+// The source has the n-th neighbours of all chunks before the (n + 1)-th, so that each n is one call of the kernels.
 #pragma once
 
 #include "kernels/ops/attention.hpp"
@@ -11,11 +18,17 @@
 
 namespace gyr {
 
+enum class SourceRows { all, neighbours, chunk };  // rows of the source that a row sees
+struct CrossRule {
+  SourceRows seen = SourceRows::all;
+  Index chunk = 0, neighbours = 0, first_chunk = 0;  // m, k and o; not used if all rows are seen
+};
+
 template <class T>
-class CrossAttention final : public Branch<T> {
+class CrossAttention : public Branch<T> {
  public:
   // Weights NAME.q_proj, .k_proj, .v_proj and .o_proj
-  CrossAttention(const ModelConfig&, const std::string& name, Parameters&);
+  CrossAttention(const ModelConfig&, const std::string& name, Parameters&, const CrossRule& = {});
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
   void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
   void backward_weights(Pass&, Frame&, Tensor2<const T> h, Tensor2<const T> dy) override;
@@ -30,6 +43,15 @@ class CrossAttention final : public Branch<T> {
     static constexpr Key<Tensor2<A>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients};
     static constexpr Key<Tensor3<T>> cache{"KV cache of the encoder output"};
   };
+  bool reads_chunk() const { return rule_.seen == SourceRows::chunk; }
+  bool reads_neighbours() const { return rule_.seen == SourceRows::neighbours; }
+  Index query_rows(const Pass&) const;
+  Tensor2<T> in_chunks(const Pass&, const char* name, Tensor2<T> x) const;
+  template <class S>
+  void from_chunks(const Pass&, Tensor2<S> chunks, Tensor2<T> x) const;
+  template <class Copy>
+  void for_sequences(const Pass&, const Copy& copy) const;
+  Tensor2<T> all_rows(Pass& source, Tensor2<T> encoded) const;
   Index q_width() const { return num_heads_ * c_.head_dim; }
   Index k_width() const { return num_kv_heads_ * c_.head_dim; }
   Index out_width() const { return num_heads_ * v_head_dim_; }
@@ -53,6 +75,8 @@ class CrossAttention final : public Branch<T> {
   ScoreRule scores(const Pass&) const;
   template <class Attend>
   void for_queries(const Pass&, Index keys, const Attend& attend_to) const;
+  template <class Attend>
+  void for_neighbours(const Pass&, const Attend& attend_to) const;
   AttentionShape shape(Index batch, Index queries, Index keys) const {
     return {batch, queries, keys, num_heads_, num_kv_heads_, c_.head_dim, v_head_dim_};
   }
@@ -63,6 +87,7 @@ class CrossAttention final : public Branch<T> {
   Index num_heads_, num_kv_heads_;  // number of query heads and of key/value heads on this rank
   Index v_head_dim_, first_value_;  // value channels per head on this rank, and the first of them
   ScoreRule scores_;
+  CrossRule rule_;
   Parameter *q_, *k_, *v_, *o_;
   Parameter *q_bias_ = nullptr, *k_bias_ = nullptr, *v_bias_ = nullptr, *o_bias_ = nullptr;
 };

@@ -32,7 +32,7 @@ std::vector<NamedField> front_fields(const ModelConfig& c, Index length) {
 double front_flops(const ModelConfig& c) { return has_encoder(c) && encoder_front(c).flops ? encoder_front(c).flops(encoder_config(c)) : 0; }
 
 std::unique_ptr<Front> make_front(const ModelConfig& c, Parameters& parameters, Embedding& text) {
-  return has_encoder(c) ? encoder_front(c).make(encoder_config(c), parameters, text) : nullptr;
+  return has_encoder(c) || reads_neighbours(c) ? encoder_front(c).make(encoder_config(c), parameters, text) : nullptr;
 }
 
 }  // namespace gyr

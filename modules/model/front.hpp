@@ -47,7 +47,7 @@ const FrontType& encoder_front(const ModelConfig&);
 // Its values, and FLOPs per row; none if the model has no encoder.
 std::vector<NamedField> front_fields(const ModelConfig&, Index length);
 double front_flops(const ModelConfig&);
-// Makes it; null if the model has no encoder.
+// Makes it; null if the model has no encoder and reads no neighbours.
 std::unique_ptr<Front> make_front(const ModelConfig&, Parameters&, Embedding& text);
 
 struct RegisteredFront {

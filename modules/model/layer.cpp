@@ -75,8 +75,19 @@ std::vector<Stack> stacks_of(const ModelConfig& c) {
 
 ModelConfig config_of_layer(const ModelConfig& c, Index layer) { return layer < layers_of_encoder(c) ? encoder_config(c) : c; }
 
+Span retrieval_layers(const ModelConfig& c) {
+  const std::size_t first = find_layer(c.pattern, attends(AttentionKind::neighbours));
+  return first == std::string::npos ? Span{0, 0} : Span{Index(first), Index(c.pattern.rfind(c.pattern[first])) + 1};
+}
+
+bool is_larger_first(const ModelConfig& c, Index layer) {
+  const char symbol = c.pattern[std::size_t(layer)];
+  return layer_type(symbol).traits.flops_of_first && c.pattern.find(symbol) == std::size_t(layer);
+}
+
 LayerFlops layer_flops(const ModelConfig& c, Index layer, const TextLengths& n) {
   const LayerType& type = layer_type(c.pattern[layer]);
+  if (is_larger_first(c, layer)) return type.flops(c, n) + type.traits.flops_of_first(c, n);
   if (layer >= layers_of_encoder(c)) return type.flops(c, n);
   return double(n.source) / double(n.text) * type.flops(config_of_layer(c, layer), n.source);
 }

@@ -131,6 +131,11 @@ struct Stack {
 std::vector<Stack> stacks_of(const ModelConfig&);
 ModelConfig encoder_config(const ModelConfig&);  // of the encoder, whose attention is not causal
 ModelConfig config_of_layer(const ModelConfig&, Index layer);
+// Layers from the first to the last one that reads neighbours (layers R); empty: none does.
+Span retrieval_layers(const ModelConfig&);
+inline bool reads_neighbours(const ModelConfig& c) { return retrieval_layers(c).size() > 0; }
+// True if a layer has FLOPs and weights that later layers of its type have not (LayerTraits::flops_of_first).
+bool is_larger_first(const ModelConfig&, Index layer);
 // Forward flops of a layer per token of the text.
 LayerFlops layer_flops(const ModelConfig&, Index layer, const TextLengths&);
 

@@ -9,10 +9,12 @@ namespace gyr {
 
 struct BundleRows;
 struct BundleShape;
+struct LayerFlops;
+struct TextLengths;
 
 // Tokens that a layer's attention reads: none; all of its sequence; those in a sliding window; all, through compressed
-// keys and values (MLA); those of the encoder output.
-enum class AttentionKind { none, full, window, latent, cross };
+// keys and values (MLA); those of the encoder output; those of the neighbours of a chunk (retrieval).
+enum class AttentionKind { none, full, window, latent, cross, neighbours };
 
 struct HeadCounts {
   Index query, shared;  // query heads, and heads of keys and values
@@ -35,13 +37,17 @@ struct LayerTraits {
   bool read_later = false;                            // later layers read what it saves, which is therefore never recomputed or offloaded
   // Tensor that the first layer of this type passes on to the later ones, besides the residual stream (bundle_shapes.hpp); null: none.
   BundleShape (*carried)(const ModelConfig&, DType, const BundleRows&) = nullptr;
+  // FLOPs per token of the text that only the first layer of this type has; null: none.
+  LayerFlops (*flops_of_first)(const ModelConfig&, const TextLengths&) = nullptr;
   bool same_launches = false;  // kernels have the same arguments in every micro-batch, if experts do not count rows on the host
   bool ternary = false;        // linear layers may be ternary (model.linear)
   // If attention and SSM may run on separate tensor-parallel ranks (parallel.mixer): symbol of the type that has the
   // other branches only.
   char without_mixers = '\0';
 
-  bool mixes_tokens() const { return convolution.tokens || (attention != AttentionKind::none && attention != AttentionKind::cross); }
+  // True if attention reads another text than that of the layer's rows.
+  bool reads_source() const { return attention == AttentionKind::cross || attention == AttentionKind::neighbours; }
+  bool mixes_tokens() const { return convolution.tokens || (attention != AttentionKind::none && !reads_source()); }
 };
 
 }  // namespace gyr

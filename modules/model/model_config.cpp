@@ -33,6 +33,29 @@ void check_encoder(const ModelConfig& c) {
           c.decoder_start_token_id, c.vocab_size);
 }
 
+// Layers R read neighbours of the chunks of a causal text, in a decoder without an encoder of its own.
+void check_retrieval(const ModelConfig& c) {
+  const Span reading = retrieval_layers(c);
+  if (reading.size() == 0) return;
+  const std::string place = fmt::format("model.pattern: layer {} is R, which reads neighbours (retrieval)", reading.first + 1);
+  require(!has_encoder(c), Exit::config, "{}, and > ends an encoder; leave one of them out", place);
+  require(c.attention.causal, Exit::config, "{}, and model.attention.causal is false; set it to true, or leave out R", place);
+  require(c.attention.relative_bias.buckets == 0, Exit::config, "{}, without a relative position bias; set model.attention.relative_bias.buckets: 0",
+          place);
+  require(c.attention.rotary_sections.count == 1 && !c.has_dynamic_rope(), Exit::config,
+          "{}, whose positions have one component and a fixed RoPE; take another rope_scaling.type than dynamic, or leave out R", place);
+  require(!c.dropout.any(), Exit::config, "{}, and does not support model.dropout; set its probabilities to 0", place);
+  require(c.norm_placement != NormPlacement::after && !c.embed_norm, Exit::config,
+          "{}, and needs a norm in front of its branches; take norm_placement: before or both, and embed_norm: false", place);
+  require(c.positions == 0 || c.retrieval.neighbour_length() <= c.positions, Exit::config,
+          "model.positions = {}: a neighbour has 2 model.retrieval.chunk = {} positions; set it to {} or more", c.positions,
+          c.retrieval.neighbour_length(), c.retrieval.neighbour_length());
+  const std::string& encoder = c.retrieval.encoder;
+  const auto other = encoder.find_first_not_of("*X-");
+  require(other == std::string::npos && encoder.find('X') != std::string::npos, Exit::config,
+          "model.retrieval.encoder = \"{}\": the encoder of neighbours has layers *, X and -, and at least one X, which reads the chunk", encoder);
+}
+
 void divides(Index part, Index total, const char* what) {
   require(part > 0 && total % part == 0, Exit::config, "model: {} ({} does not divide {})", what, part, total);
 }
@@ -81,6 +104,7 @@ void check(const ModelConfig& c) {
   for (const Stack& stack : stacks_of(c)) check_heads(stack.config.attention);
   require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: RoPE rotates pairs of channels, but {} is odd", c.latent.rope_dim);
   check_encoder(c);
+  check_retrieval(c);
   check_relative_bias(c);
   check_linear(c);
   require(c.mlp.gated || c.mlp.activation != Activation::clamped_swiglu, Exit::config,

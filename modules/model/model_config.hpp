@@ -120,6 +120,17 @@ struct MoeConfig {
   double aux_loss = 0, z_loss = 0;  // coefficients of the load-balancing loss and of the z-loss of each layer, see balance_loss.hpp
 };
 
+// Retrieval (layers R): a row reads the neighbours of the last chunk that has ended before or with it, passages that were
+// retrieved for that chunk, see retrieval.hpp.
+struct RetrievalConfig {
+  Index chunk = 64, neighbours = 2;  // m: tokens of a chunk; k: neighbours of each chunk
+  std::string encoder = "*X-*-";     // layers of the encoder of neighbours; X attends to the chunk
+
+  Index neighbour_length() const { return 2 * chunk; }  // r: tokens of a neighbour: a chunk of the database and its continuation
+  // Tokens of all neighbours of a text.
+  Index source_length(Index tokens) const { return tokens / chunk * neighbours * neighbour_length(); }
+};
+
 // Dropout probabilities in training, see kernels/ops/dropout.hpp.
 struct DropoutConfig {
   // Dropout of the embedding output, of what branches add to the residual stream, of attention weights, and of a classifier's input.
@@ -169,6 +180,7 @@ struct ModelConfig {
   MlpConfig mlp;
   MoeConfig moe;
   LatentConfig latent;
+  RetrievalConfig retrieval;
   DropoutConfig dropout;
   LoraConfig lora;
   std::shared_ptr<const Objective> objective = next_token();  // training objective

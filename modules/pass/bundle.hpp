@@ -19,7 +19,8 @@ struct BundleTensor {
 // R rows (tokens) of D channels
 inline constexpr BundleTensor residual_stream{
     {"input"}, {"gradient"}, "residual stream: rows x hidden", "gradient of the residual stream: rows x hidden"};
-// Residual stream of the encoder; after the encoder, its output
+// Residual stream of the encoder; after the encoder, its output. With retrieval: the embedded neighbours; after the first
+// layer that reads them, the encoded ones
 inline constexpr BundleTensor encoder_stream{
     {"source"}, {"gradient of the source"}, "encoder stream: rows x hidden", "gradient of the encoder stream: rows x hidden"};
 // Relative position bias, added to attention scores (buckets, heads of this rank)

@@ -84,8 +84,8 @@ struct Rig : AnyRig {
   Rig(const EngineConfig& config, Grid& grid) : AnyRig(in<T>(config), grid) {}
 };
 
-// True if a layer type occurs only in encoder-decoder models.
-inline bool of_encoder_and_decoder(const LayerType& type) { return type.traits.attention == AttentionKind::cross || type.symbol == encoder_end; }
+// True if a layer type reads or ends another text than the one that the model predicts.
+inline bool of_encoder_and_decoder(const LayerType& type) { return type.traits.reads_source() || type.symbol == encoder_end; }
 
 // Grid of this single process.
 Grid& single_rank_grid(Index layers);

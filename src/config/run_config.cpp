@@ -151,6 +151,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model.objective->check_model(run.model);
   check_bounds(run.model, model);
   run.data = read_data(data_section(deck), defaults.tokenizer);
+  run.retro = read_retro(deck.section("retro", "neighbours of the samples, for layers R of model.pattern", Effect::course));
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length, planned_steps(run.policy));
   Section& optimizer = deck.section("optimizer", "update rule of the weights, and its learning rate", Effect::course);
   const std::vector<Weight> weights = declared_weights(run.model);
@@ -195,11 +196,16 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   check_bounds(run, deck);
   check_data(run);
   check_best(run, deck);
+  check_retrieval(run);
   if (run.policy) check_policy(run, deck);
   return run;
 }
 
-TextLengths RunConfig::lengths() const { return model.objective->lengths(train.seq_length); }
+TextLengths RunConfig::lengths() const {
+  TextLengths lengths = model.objective->lengths(train.seq_length);
+  if (reads_neighbours(model)) lengths.source = model.retrieval.source_length(lengths.text);
+  return lengths;
+}
 
 double RunConfig::limited_choices(Index batch) const {
   if (model.moe.capacity_factor == 0) return 0;
@@ -298,6 +304,8 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
       idle.push_back(fmt::format("{} is not read: rl.correction.weights is none", deck.settings_text({d.path})));
     if (d.path.starts_with("data.fim.") && run.data.fim.rate == 0)
       idle.push_back(fmt::format("{} is not read: data.fim.rate is 0", deck.settings_text({d.path})));
+    if (d.path.starts_with("retro.") && !reads_neighbours(run.model))
+      idle.push_back(fmt::format("{} is not read: model.pattern has no layer R", deck.settings_text({d.path})));
     if (d.path.starts_with("optimizer.power_") && run.lr.schedule != "power")
       idle.push_back(fmt::format("{} is not read: optimizer.schedule is {}", deck.settings_text({d.path}), run.lr.schedule));
     if (d.path == "optimizer.weight_decay_start" && run.weight_decay.schedule == "constant")

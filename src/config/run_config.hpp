@@ -7,6 +7,7 @@
 #include "modules/model/layer.hpp"
 #include "src/checkpoint/checkpoint_config.hpp"
 #include "src/config/further_models.hpp"
+#include "src/config/retro_config.hpp"
 #include "src/config/train_config.hpp"
 #include "src/data/data_config.hpp"
 #include "src/deck/deck.hpp"
@@ -30,6 +31,7 @@ struct RunConfig {
   ModelConfig model;
   std::vector<FurtherModel> models;  // models besides the trained one
   DataConfig data;
+  RetroConfig retro;
   TrainConfig train;
   std::optional<PolicyConfig> policy;  // policy training from rewards; empty: another objective
   OptimizerConfig optimizer;

@@ -134,6 +134,9 @@ void require_finite_scores(const std::vector<PassageScore>& scores) {
 
 std::vector<PassageScore> score_passages(const ModelConfig& model, DType precision, Grid& grid, const Fill& fill, const Passages& passages,
                                          const BatchLimits& limits, LogitsFile* logits, Factors factors, const Counted& counted) {
+  require(!reads_neighbours(model), Exit::config,
+          "model.pattern: layers R read retrieved neighbours, and gyrfalcon eval does not retrieve; use the validation of a training run "
+          "(train.eval_every)");
   const std::vector<Batch> batches = plan_batches(passages.lengths, limits);
   EngineConfig config;
   config.model = model;

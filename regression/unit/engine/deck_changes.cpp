@@ -138,6 +138,9 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.delta.key_dim", {"8", function}},
                                                                          {"model.delta.conv_kernel", {"3", function}},
                                                                          {"model.delta.chunk_size", {"8", none}},
+                                                                         {"model.retrieval.chunk", {"2", function}},
+                                                                         {"model.retrieval.neighbors", {"1", function}},
+                                                                         {"model.retrieval.encoder", {"X-", function}},
                                                                          {"model.mlp.intermediate_size", {"32", function}},
                                                                          {"model.mlp.activation", {"relu2", function}},
                                                                          {"model.mlp.gated", {"false", function}},
@@ -176,6 +179,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"data.tokenizer", {"t.json", none}},
                                                                          {"data.seed", {"7", course}},
                                                                          {"data.skip", {"[\"0:8\"]", course}},
+                                                                         {"retro.project", {"facts", course}},
+                                                                         {"retro.shuffle", {"7", course}},
                                                                          {"train.objective", {"reward", function}},  // from unit/objective.cpp
                                                                          {"train.mlm.mask_token", {"5", course}},
                                                                          {"train.mlm.share", {"0.3", course}},
@@ -433,6 +438,7 @@ Overrides base_of(const std::string& key) {
   if (key.starts_with("finetune.lora.") && key != "finetune.lora.rank") return {"finetune.lora.rank=2"};
   if (key == "train.init_head" || key == "train.branch") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // a pattern without sliding windows
+  if (key.starts_with("model.retrieval.")) return {"model.pattern=*R", "model.retrieval.chunk=4"};
   if (key == "model.linear") return {"model.pattern=P*WG"};            // layers that can be ternary
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
   if (key == "model.attention.relative_bias.buckets") return without_hybrids;
@@ -526,6 +532,8 @@ Outcome outcome_of(const Overrides& overrides) {
   MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocab_size));
   if (run.model.objective->has_source()) batch = with_sources(run.model, batch);
   else std::fill_n(batch.tokens.begin(), 4, 3);  // the padding token, whose embedding row gets no gradient
+  if (reads_neighbours(run.model)) batch.source.length = config.source_length;
+  if (reads_neighbours(run.model)) batch.source.tokens = micro_batch(7, 2, config.source_length, 24).tokens;
   const auto source = [&](int) { return batch; };
   Outcome o;
   for (const auto& p : rig.engine.stage().parameters().all()) o.shapes[p->weight.name] = p->weight.shape;

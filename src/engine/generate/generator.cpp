@@ -25,6 +25,8 @@ void check(const ModelConfig& config, const Layout& layout, const GeneratorCapac
           "model.attention.causal = false: a model with bidirectional attention cannot generate text; use it for scoring and tagging");
   require(config.objective->classes().empty() && !config.objective->gives_values(), Exit::config,
           "train.objective = {}: the model has no output for tokens and cannot generate text; use it with eval", config.objective->name());
+  require(!reads_neighbours(config), Exit::config,
+          "model.pattern: layers R read retrieved neighbours, and generation does not retrieve; only training and its validation support them");
   require(layout.expert == 1 && !layout.sequence && Index(layout.stages.size()) == layout.size(Axis::pipeline), Exit::config,
           "the layout {} cannot generate text: generate on a layout of the same ranks without expert parallelism, sequence parallelism and virtual "
           "stages",

@@ -221,6 +221,24 @@ void Chunk::upload_source_ranges(Device& dev, Slot& slot, std::span<const Index>
   text.visible_encoder_range = {begins, slot.visible_begins, ends, slot.visible_ends};
 }
 
+// Row i of the queries of a chunk sees the tokens of each of its k neighbours, without padding. The rows of the n-th
+// neighbours of all chunks follow those of the neighbours before.
+void Chunk::upload_neighbour_ranges(Device& dev, Slot& slot, std::span<const Index> lengths) const {
+  SequenceLayout& text = slot.text.sequences;
+  const Index rows = config_.retrieval.neighbours * text.rows();
+  const auto begins = slot.frame.put(Keys::visible_begins, rows), ends = slot.frame.put(Keys::visible_ends, rows);
+  if (lengths.empty()) return;
+  ensure(Index(lengths.size()) * config_.retrieval.chunk == rows, "{} lengths of neighbours for {} rows in chunks of {}", lengths.size(), rows,
+         config_.retrieval.chunk);
+  slot.visible_begins.clear(), slot.visible_ends.clear();
+  for (const Index length : lengths)
+    for (Index i = 0; i < config_.retrieval.chunk; ++i)
+      slot.visible_begins.push_back(std::int32_t(i)), slot.visible_ends.push_back(std::int32_t(length - 1 - i));
+  upload<std::int32_t>(dev, slot.visible_begins, begins);
+  upload<std::int32_t>(dev, slot.visible_ends, ends);
+  text.visible_encoder_range = {begins, slot.visible_begins, ends, slot.visible_ends};
+}
+
 void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std::span<const Token> tokens) const {
   arriving.text.tokens = slot.frame.put(arriving.keys.tokens, arriving.text.sequences.rows());
   if (first()) upload<Token>(dev, tokens, arriving.text.tokens);
@@ -231,13 +249,14 @@ void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std
 void Chunk::upload_source(Device& dev, Slot& slot, const EncoderInput& given) const {
   const SequenceLayout source = slot.source.sequences;
   const std::vector<NamedField> fields = front_fields(config_, source.full_length());
-  const EncoderInput input = padded(given, source.batch, source.full_length(), fields);
+  const EncoderInput input = reads_neighbours(config_) ? given : padded(given, source.batch, source.full_length(), fields);
   const Arriving encoded{slot.source, source_keys, true,
                          input.lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, input.lengths)};
   upload_inputs(dev, slot, encoded, local_rows<Token>(source, input.tokens, 0));
   upload_values(dev, slot, front_fields_, fields, source, input.values, slot.source.values);
   upload_full_positions(dev, slot, encoded);
-  upload_source_ranges(dev, slot, input.lengths);
+  if (reads_neighbours(config_)) upload_neighbour_ranges(dev, slot, input.lengths);
+  else upload_source_ranges(dev, slot, input.lengths);
 }
 
 Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, const MicroBatch& batch, const SequenceLayout& source) const {

@@ -22,6 +22,8 @@ namespace gyr {
 
 // Input of an encoder for all sequences of a micro-batch, row b * length + t. The first lengths[b] rows of a sequence are
 // its input, the others padding. Empty lengths: no padding.
+// With retrieval, the length is that of all k neighbours of the l chunks of a text, each of r tokens: the n-th neighbour of
+// chunk c of sequence b has the tokens from ((n B + b) l + c) r on, and lengths[(n B + b) l + c].
 struct EncoderInput {
   Index length = 0;  // 0: there is no input
   std::vector<Token> tokens = {};
@@ -193,6 +195,7 @@ class Chunk {
   static void upload_full_positions(Device&, Slot&, const Arriving&);
   void upload_inputs(Device&, Slot&, const Arriving&, std::span<const Token> tokens) const;
   void upload_source_ranges(Device&, Slot&, std::span<const Index> source_lengths) const;
+  void upload_neighbour_ranges(Device&, Slot&, std::span<const Index> lengths) const;
   void label(Device&, Slot&, std::span<const Token> labels) const;
   // Fields that this chunk may read, and the keys of their values in device
   // memory, in the same order.

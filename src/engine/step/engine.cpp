@@ -27,7 +27,8 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
       executor_(device_, grid, stage_, reduction_, gathering_, timers, has_graphs_ && without_graphs_.empty()) {
   device_.library = config.gemm_library;
   if (!capacity && config.planned_gpu) device_.gpu = *config.planned_gpu;
-  stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, config.source_length));
+  const Index longest_source = reads_neighbours(config.model) ? config.model.retrieval.neighbour_length() : config.source_length;
+  stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, longest_source));
   if (config.training && config.reduce_dtype) reduction_.reduce_in_type(*config.reduce_dtype, gradients_);
   sums_ = weights_.tensor<double>(2 + further_losses()), scales_ = weights_.tensor<double>(1 + further_losses());
   if (config.training) optimizer_.emplace(config.optimizer, stage_.parameters(), grid, optimizer_memory_, weights_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "modules/cost/flops.hpp"
 #include "src/config/layout_rules.hpp"
@@ -14,10 +15,10 @@
 namespace gyr {
 
 LayerTypes::LayerTypes(const ModelConfig& model) {
-  std::map<std::pair<bool, char>, int> known;
+  std::map<std::tuple<bool, char, bool>, int> known;
   for (Index layer = 0; layer < model.layers(); ++layer) {
     const char symbol = model.pattern[std::size_t(layer)];
-    const auto [type, fresh] = known.try_emplace({layer < layers_of_encoder(model), symbol}, int(pattern_.size()));
+    const auto [type, fresh] = known.try_emplace({layer < layers_of_encoder(model), symbol, is_larger_first(model, layer)}, int(pattern_.size()));
     if (fresh) pattern_ += symbol;
     of_layer_.push_back(type->second);
   }

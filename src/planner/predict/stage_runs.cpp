@@ -36,6 +36,9 @@ std::string content_of(const ModelConfig& model, const Layout& layout, int stage
     const Span layers = layout.stages[shape.stage(stage, chunk)];
     text += layers.first < layers_of_encoder(model) ? '>' : '|';
     text.append(model.pattern, std::size_t(layers.first), std::size_t(layers.size()));
+    // The first layer R has the encoder, and neighbours are passed on up to the last one.
+    if (const Span reading = retrieval_layers(model); reading.size() > 0)
+      text += fmt::format(" {:d}{:d}{:d}", layers.first <= reading.first, layers.first < reading.last, layers.last < reading.last);
   }
   return text;
 }
