@@ -46,6 +46,10 @@ build | utf8proc         | libutf8proc-dev        | utf8proc            | pkg-co
 build | xxHash           | libxxhash-dev          | xxhash              | pkg-config libxxhash
 build | zlib             | zlib1g-dev             | zlib                | pkg-config zlib
 build | Zstandard        | libzstd-dev            | zstd                | pkg-config libzstd
+build | PNG images       | libpng-dev             | libpng              |
+build | JPEG images      | libjpeg62-turbo-dev    | libjpeg-turbo       |
+build | WebP images      | libwebp-dev            | libwebp             |
+build | EXIF data        | libexif-dev            | libexif             |
 run   | demo text        | dict-gcide             |                     |
 test  | git              | git                    | git                 | program git
 test  | HDF5 tools       | hdf5-tools             | hdf5+mpi+tools      | program h5dump

@@ -98,7 +98,7 @@ said '^  tests     off, because GoogleTest is missing'
 said '^  oneDNN    missing: bf16 GEMMs run in fp32, at half the rate'
 configure
 silent oneDNN
-for line in compiler MPI HDF5 Kokkos CBLAS CUDA; do grep -q "found($line" jobscripts/summary.cmake || failed "the summary has no $line"; done
+for line in compiler MPI HDF5 Kokkos CBLAS images CUDA; do grep -q "found($line" jobscripts/summary.cmake || failed "the summary has no $line"; done
 configure -UCMAKE_DISABLE_FIND_PACKAGE_dnnl
 said '^  oneDNN '
 echo "== cmake"

@@ -4,6 +4,7 @@
 // learning. Under mpiexec the ranks share the work.
 // gyrfalcon data info PREFIX: summarises and checks token files.
 // gyrfalcon data info DECK.yaml: states how often a run reads each of its corpora.
+// gyrfalcon data media: data_media.cpp.
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "src/base/file_pattern.hpp"
 #include "src/base/quantity.hpp"
 #include "src/commands/command.hpp"
+#include "src/commands/data_media.hpp"
 #include "src/commands/deck_arguments.hpp"
 #include "src/commands/documents_option.hpp"
 #include "src/commands/guard.hpp"
@@ -353,6 +355,7 @@ void add_data(Command& app, Action& action) {
       return guarded([&] { std::printf("%s", corpus_summary(*prefix).c_str()); });
     };
   });
+  add_data_media(*c, action);
 }
 
 }  // namespace gyr

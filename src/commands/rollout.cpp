@@ -14,6 +14,7 @@
 #include "src/engine/generate/service.hpp"
 #include "src/pretrained/new_head.hpp"
 #include "src/pretrained/weights.hpp"
+#include "src/report/summary.hpp"
 #include "src/train/answer_judge.hpp"
 #include "src/train/policy_generation.hpp"
 #include "src/train/scoring_models.hpp"
