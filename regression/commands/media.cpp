@@ -134,6 +134,33 @@ TEST_F(media, killed_builds_continue_with_equal_bytes) {
     });
 }
 
+TEST_F(media, damaged_block_of_an_interrupted_build_is_named) {
+  std::mt19937 random(seed_of_run());
+  const fs::path prefix = pictures().folder / "damaged";
+  const Result killed = run(pictures().command(prefix), {.env = {{"GYR_FAULT_POINT", "retro-renamed:0:1"}}});
+  ASSERT_NE(killed.code, 0);
+  fs::path block;
+  for (const auto& entry : fs::recursive_directory_iterator(prefix.string() + ".media.parts"))
+    if (entry.path().extension() == ".hdf5") block = std::max(block, entry.path());
+  const std::string sound = contents(block);
+  ASSERT_FALSE(sound.empty());
+  for (int draw = 0; draw < 6; ++draw) {
+    std::string bytes = sound;
+    if (draw == 0) bytes.resize(bytes.size() / 2);
+    else bytes[bytes.size() / 2 + random() % (bytes.size() / 4)] ^= 1;  // inside the pixels, which have checksums
+    put_contents(block, bytes);
+    const Result r = run(pictures().command(prefix));
+    EXPECT_EQ(r.code, int(Exit::data)) << output_of(r);
+    EXPECT_NE(r.err.find(block.filename().string()), std::string::npos) << output_of(r);
+    EXPECT_FALSE(fs::exists(prefix.string() + ".media.h5"));
+  }
+  put_contents(block, sound);
+  const Result r = run(pictures().command(prefix));
+  EXPECT_EQ(r.code, 0) << output_of(r);
+  EXPECT_NE(r.out.find(", 2 of them from an earlier call"), std::string::npos) << r.out;
+  EXPECT_TRUE(store_of(prefix) == store_of(pictures().one));
+}
+
 TEST_F(media, store_read_by_h5py_has_the_golden_pictures) {
   if (execute({"/usr/bin/python3", "-c", "import h5py"}).code != 0) GTEST_SKIP() << "h5py is not installed";
   const std::string script =

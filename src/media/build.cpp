@@ -130,6 +130,7 @@ void make_blocks(const Work& work, const Communicator& world, BuildResult& mine,
   for (std::int64_t b = world.rank(); b < work.blocks.count(); b += world.size()) {
     ++mine.blocks;
     if (work.blocks.exists(b)) {
+      work.read(b);  // a damaged block is an error now, not after all other blocks
       ++mine.kept, advance(work.blocks.rows(b));
       continue;
     }

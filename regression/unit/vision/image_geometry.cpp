@@ -4,6 +4,7 @@
 #include <random>
 
 #include "regression/support/media.hpp"
+#include "regression/support/mutation.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/media/codecs/decode.hpp"
@@ -125,6 +126,23 @@ TEST(image_geometry, wrong_configurations_name_the_key) {
   const Error twice = error_of([] { media::parse_processor("{\"size\": 1, \"size\": 2}", "preprocessor_config.json"); });
   EXPECT_EQ(twice.code, Exit::data) << twice.what();
   EXPECT_EQ(error_of([] { media::read_processor("/nonexistent"); }).code, Exit::missing);
+}
+
+TEST(image_geometry, mutated_configurations_are_read_or_refused) {
+  const unsigned seed = seed_of_run();
+  const Folder folder;
+  Mutation mutation(seed);
+  int refused = 0, draws = 0;
+  for (const auto& [name, config] : golden_media()["processors"].items())
+    for (int draw = 0; draw < 40; ++draw, ++draws) {
+      const std::filesystem::path file = folder / fmt::format("{}{}.json", name, draw);
+      put_contents(file, config.dump());
+      const std::string what = mutation.damage(file);
+      const Error error = error_of([&] { prepared(media::read_processor(file), formula_image(9, 14)); });
+      refused += error.code != Exit::ok;
+      EXPECT_TRUE(error.code == Exit::ok || std::string(error.what()).find(name) != std::string::npos) << what << "\n" << error.what();
+    }
+  EXPECT_GT(refused, draws / 3);
 }
 
 TEST(image_geometry, settings_text_identifies_a_processor) {
