@@ -133,7 +133,7 @@ template <class T>
 void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> all_h, Tensor2<T> all_qkv, Index first) {
   const auto h = rows_from(all_h, first);
   const auto qkv = rows_from(all_qkv, first);
-  adapted_linear<T>(a, {q_, k_, v_}, h, qkv, c_.in_multiplier);
+  adapted_linear<T>(a, {q_, k_, v_}, h, qkv, c_.in_multiplier, 0, {}, all_h);
   if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
   if (c_.qk_norm) norm_heads(a, qkv, rows_from(frame.get(Keys::raw), first), rows_from(frame.get(Keys::rstd), first));
   rotate<T>(a, Rotate::forward, columns(qkv, 0, q_width() + k_width()), columns(qkv, 0, q_width() + k_width()), first);

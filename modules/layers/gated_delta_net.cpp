@@ -163,7 +163,7 @@ void GatedDeltaNet<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Te
   const auto gated = frame.put(Keys::gated, rows, inner());
   if (frame.wants(Keys::projected)) {
     const Index first = frame.first_row_wanted(Keys::projected);
-    adapted_linear<T>(a, {q_, k_, v_, z_, b_, a_}, rows_from(h.gather(), first), rows_from(p, first));
+    adapted_linear<T>(a, {q_, k_, v_, z_, b_, a_}, rows_from(h.gather(), first), rows_from(p, first), 1, 0, {}, h.gather());
   }
   if (a.state) mix_with_past(a, p, conv, scan);
   else if (a.context) mix_shared(a, frame, p, conv, scan, states);

@@ -114,7 +114,7 @@ void Mamba<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T>
   if (frame.wants(Keys::projected)) {
     const Index first = frame.first_row_wanted(Keys::projected);
     const Tensor2<T> fresh = rows_from(p, first);
-    adapted_linear<T>(a, {in_}, rows_from(h.gather(), first), fresh, c_.in_multiplier);
+    adapted_linear<T>(a, {in_}, rows_from(h.gather(), first), fresh, c_.in_multiplier, 0, {}, h.gather());
     Scope scope(a.dev.scratch);
     bias_scale<T>(a.dev, optional(in_bias_), multipliers(a.dev), fresh);
   }

@@ -36,10 +36,7 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
   const Index rows = a.stream.rows;
   const auto gate_up = frame.put(Keys::gate_up, rows, projected());
   const auto inner = frame.put(Keys::inner, rows, intermediate_size_);
-  if (frame.wants(Keys::gate_up)) {
-    const Index first = frame.first_row_wanted(Keys::gate_up);
-    project(a, rows_from(h.gather(), first), rows_from(gate_up, first));
-  }
+  if (frame.wants(Keys::gate_up)) project(a, h.gather(), gate_up, frame.first_row_wanted(Keys::gate_up));
   if (frame.wants(Keys::inner)) {
     if (c_.gated) glu<T>(a.dev, c_.activation, gate_up, c_.gate_multiplier, inner);
     else activate<T>(a.dev, c_.activation, gate_up, c_.gate_multiplier, inner);
@@ -55,8 +52,9 @@ void Mlp<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y
 }
 
 template <class T>
-void Mlp<T>::project(Pass& a, Tensor2<const T> h, Tensor2<T> gate_up) {
-  adapted_linear<T>(a, {gate_, up_}, h, gate_up);
+void Mlp<T>::project(Pass& a, Tensor2<const T> all_h, Tensor2<T> all_gate_up, Index first) {
+  const auto gate_up = rows_from(all_gate_up, first);
+  adapted_linear<T>(a, {gate_, up_}, rows_from(all_h, first), gate_up, 1, 0, {}, all_h);
   const Parameter* const bias = c_.gated ? gate_bias_ : up_bias_;
   if (c_.bias) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(bias->template vector<Acc<T>>().data(), projected()), {}, gate_up);
 }

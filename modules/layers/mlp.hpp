@@ -24,7 +24,7 @@ class Mlp final : public Branch<T> {
   };
   Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }
   const Parameter& first() const { return c_.gated ? *gate_ : *up_; }
-  void project(Pass&, Tensor2<const T> h, Tensor2<T> gate_up);
+  void project(Pass&, Tensor2<const T> all_h, Tensor2<T> all_gate_up, Index first);
 
   MlpConfig c_;
   std::string name_;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Linear layer with adjacent weights, whose outputs are side by side, and their LoRA adapters (adapter.hpp): GEMMs for
 // the output, the input gradient and the weight gradients. With ternary weights (model.linear) these are the GEMMs of
-// ternary_linear.hpp, and there are no adapters. The backward recomputes the low-rank GEMM x a', because
-// storing its result costs more than computing it.
+// ternary_linear.hpp, and there are no adapters. With train.fp8 they are those of fp8_linear.hpp, and adapters keep the
+// type of the model. The backward recomputes the low-rank GEMM x a', because storing its result costs more than
+// computing it.
 #pragma once
 
+#include "modules/layers/fp8_linear.hpp"
 #include "modules/layers/ternary_linear.hpp"
 
 namespace gyr {
@@ -20,13 +22,14 @@ void for_adapters(Adjacent weights, const Body& body) {
 }
 
 // y = scale x (w + s b a)' + beta y, with a, b and s the matrices and the scale of the weight's LoRA adapter.
-// largest: magnitudes of the rows of x, for a row-parallel layer (save_magnitudes).
+// largest: magnitudes of the rows of x, for a row-parallel layer (save_magnitudes). all_x: the rows of the micro-batch, if x has only some.
 template <class T>
 void adapted_linear(Pass& a, Adjacent weights, std::type_identity_t<Matrix<const T>> x /*(R,K)*/, std::type_identity_t<Matrix<T>> y /*(R,N)*/,
-                    double scale = 1, double beta = 0, Tensor1<const Acc<T>> largest = {}) {
+                    double scale = 1, double beta = 0, Tensor1<const Acc<T>> largest = {}, std::type_identity_t<Matrix<const T>> all_x = {}) {
   if (first_of(weights).ternary) return TernaryLinear<T>(a, weights).forward(x, largest, y, scale, beta);
   Device& dev = a.dev;
-  linear<T>(dev, x, first_of(weights).template factor<T>(outputs_of(weights)), y, scale, beta);
+  if (a.fp8 != Fp8Recipe::none) Fp8Linear<T>(a, weights).forward(x, all_x.data ? all_x : x, y, scale, beta);
+  else linear<T>(dev, x, first_of(weights).template factor<T>(outputs_of(weights)), y, scale, beta);
   for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
     Scope scope(dev.scratch);
     const auto u = dev.scratch.named("adapter: x a'").template tensor<T>(x.rows, adapter.a->rows());
@@ -42,7 +45,8 @@ void adapted_linear_backward_input(Pass& a, Adjacent weights, std::type_identity
   if (first_of(weights).ternary) return TernaryLinear<T>(a, weights).backward_input(dy, dx, scale, beta);
   Device& dev = a.dev;
   const auto w = first_of(weights).template matrix<const T>();
-  linear_backward_input<T>(dev, dy, Matrix<const T>(w.data(), outputs_of(weights), w.extent(1), w.extent(1)), dx, scale, beta);
+  if (a.fp8 != Fp8Recipe::none) Fp8Linear<T>(a, weights).backward_input(dy, dx, scale, beta);
+  else linear_backward_input<T>(dev, dy, Matrix<const T>(w.data(), outputs_of(weights), w.extent(1), w.extent(1)), dx, scale, beta);
   for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
     Scope scope(dev.scratch);
     const auto du = dev.scratch.named("adapter: dy b").template tensor<T>(dy.rows, adapter.a->rows());
@@ -57,7 +61,8 @@ void adapted_weights_backward(Pass& a, Adjacent weights, std::type_identity_t<Ma
                               std::type_identity_t<Matrix<const T>> x /*(R,K)*/, double scale = 1, Tensor1<const Acc<T>> largest = {}) {
   if (first_of(weights).ternary) return TernaryLinear<T>(a, weights).backward_weights(weights, dy, x, largest, scale);
   Device& dev = a.dev;
-  weights_backward<T>(dev, weights, dy, x, scale);
+  if (a.fp8 != Fp8Recipe::none) Fp8Linear<T>(a, weights).backward_weights(weights, dy, x, scale);
+  else weights_backward<T>(dev, weights, dy, x, scale);
   for_adapters(weights, [&](const Adapter& adapter, Index column, Index count) {
     Scope scope(dev.scratch);
     const auto u = dev.scratch.named("adapter: x a'").template tensor<T>(x.rows, adapter.a->rows());

@@ -40,7 +40,7 @@ struct LayerTraits {
   // FLOPs per token of the text that only the first layer of this type has; null: none.
   LayerFlops (*flops_of_first)(const ModelConfig&, const TextLengths&) = nullptr;
   bool same_launches = false;  // kernels have the same arguments in every micro-batch, if experts do not count rows on the host
-  bool ternary = false;        // linear layers may be ternary (model.linear)
+  bool ternary = false;        // linear layers may be ternary (model.linear) or in FP8 (train.fp8)
   // If attention and SSM may run on separate tensor-parallel ranks (parallel.mixer): symbol of the type that has the
   // other branches only.
   char without_mixers = '\0';

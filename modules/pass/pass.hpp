@@ -12,6 +12,7 @@
 #include "modules/pass/rotary.hpp"
 #include "modules/pass/sequence_layout.hpp"
 #include "modules/pass/state_store.hpp"
+#include "modules/settings/fp8_recipe.hpp"
 #include "modules/weights/parameter.hpp"
 
 namespace gyr {
@@ -70,6 +71,7 @@ struct Pass {
   EncoderState encoded = {};
   EncoderState bias = {};           // relative position bias (buckets, heads of this rank)
   std::optional<Drawn> drawn = {};  // seed and step of the random numbers, only in training
+  Fp8Recipe fp8 = Fp8Recipe::none;  // GEMMs of linear layers (projection.hpp)
 
   // Dropout at a named place in the model; none outside of training.
   Dropout dropout(const std::string& place, double p) const {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/base/printable.hpp"
+#include "modules/cost/flops.hpp"
 
 namespace gyr {
 
@@ -49,6 +50,26 @@ void check_batch(const RunConfig& run, std::vector<std::string>& warnings) {
                   batch, length, double(batch) * double(length), batch, std::max<Index>(1, batch / length)));
 }
 
+// FP8 is chosen for speed, which an emulation does not have. A deck may also expect full blocks, as GPUs prefer them.
+void check_fp8(const RunConfig& run, std::vector<std::string>& warnings) {
+  const Fp8Recipe recipe = run.train.fp8;
+  if (recipe == Fp8Recipe::none) return;
+  warnings.push_back(fmt::format("train.fp8 is emulated: operands are rounded to FP8 and multiplied in {}, so steps take longer than without it",
+                                 run.train.precision));
+  if (recipe == Fp8Recipe::tensor) return;
+  const Index extent = recipe == Fp8Recipe::blocks ? 128 : 32;
+  const std::string tail = "_proj.weight";
+  std::set<std::string> partial;
+  for (const Weight& w : declared_weights(run.model))
+    if (w.name.ends_with(tail) && (w.shape[0] % extent != 0 || w.shape[1] % extent != 0)) {
+      const auto begin = w.name.rfind('.', w.name.size() - tail.size()) + 1;
+      partial.insert(fmt::format("{} ({} x {})", w.name.substr(begin, w.name.rfind('.') - begin), w.shape[0], w.shape[1]));
+    }
+  if (!partial.empty())
+    warnings.push_back(
+        fmt::format("train.fp8: the last blocks have less than {} elements, as if padded with zeros, in {}", extent, fmt::join(partial, ", ")));
+}
+
 }  // namespace
 
 std::vector<std::string> doubtful_settings(const RunConfig& run) {
@@ -58,6 +79,7 @@ std::vector<std::string> doubtful_settings(const RunConfig& run) {
     if (!seen.insert(prefix).second)
       warnings.push_back(fmt::format("data.prefixes names {} twice, so its documents are read twice as often", printable(prefix)));
   check_batch(run, warnings);
+  check_fp8(run, warnings);
   const Index steps = run.train.steps;
   if (steps == 0) {
     warnings.push_back("train.steps = 0: the run trains nothing; set train.steps to the number of optimizer steps");

@@ -93,6 +93,20 @@ void check_adapters(const ModelConfig& m) {
           m.lora.rank);
 }
 
+// FP8 GEMMs need layers whose weights all go through one kind of linear layer (modules/layers/projection.hpp).
+void check_fp8(const RunConfig& run, const Deck& deck) {
+  if (run.train.fp8 == Fp8Recipe::none) return;
+  const std::string key = deck.settings_text({"train.fp8"}), layers = all_layers(run.model);
+  require(run.model.linear == LinearLayers::full, Exit::config,
+          "{}: ternary linear layers (model.linear) have whole numbers as operands; set train.fp8: none, or model.linear: full", key);
+  require(!run.policy, Exit::config,
+          "{}: policy training compares log-probabilities of generation with those of training, and generation has no FP8 GEMMs; set train.fp8: none",
+          key);
+  const auto other = find_layer(layers, [](const LayerTraits& t) { return !t.ternary; });
+  require(other == std::string::npos, Exit::config, "{}: the model has a layer of type {}, whose GEMMs have no FP8 form; set train.fp8: none", key,
+          layers[other == std::string::npos ? 0 : other]);
+}
+
 // Requirements of policy training on the other sections.
 void check_policy(const RunConfig& run, const Deck& deck) {
   const ModelConfig& m = run.model;
@@ -194,7 +208,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
           .unit("s")
           .positive();
   check_bounds(run, deck);
-  check_data(run);
+  check_data(run), check_fp8(run, deck);
   check_best(run, deck);
   check_retrieval(run);
   if (run.policy) check_policy(run, deck);

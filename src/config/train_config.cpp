@@ -105,6 +105,9 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
                  .value();
   c.precision = s.get("precision", precision, "arithmetic; bf16: mixed precision with bf16 storage and GEMMs, fp32 accumulation and master weights")
                     .one_of({"fp32", "fp64", "bf16"});
+  c.fp8 = get_word(s, "fp8", Fp8Recipe::none, {"none", "tensor", "blocks", "mxfp8"},
+                   "FP8 GEMMs of linear layers in training, emulated: operands are rounded with one scale per tensor, per block of 128 or of 32 (MX) "
+                   "elements");
   c.gemm_library = read_gemm_library(s);
   read_amounts(s, planned, c);
   c.micro_batch_size =

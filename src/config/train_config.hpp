@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/device/device.hpp"
+#include "modules/settings/fp8_recipe.hpp"
 #include "modules/settings/settings.hpp"
 
 namespace gyr {
@@ -25,6 +26,7 @@ struct TrainConfig {
   std::string init_from, precision;
   bool branch = false;  // true: go on from the checkpoint init_from with its optimizer state, step and data position
   bool new_head;        // true: draw a new head instead of using that of init_from
+  Fp8Recipe fp8 = Fp8Recipe::none;
   GemmLibrary gemm_library = GemmLibrary::automatic;
   Index steps, global_batch_size, micro_batch_size, seq_length;
   std::vector<BatchStep> ramp;

@@ -12,6 +12,7 @@ EngineConfig engine_config(const RunConfig& run, const Layout& layout) {
   c.model = run.model;
   c.precision = precision_of(run.train.precision);
   c.gemm_library = run.train.gemm_library;
+  c.fp8 = run.train.fp8;
   c.planned_gpu = run.planned_gpu;
   c.optimizer = run.optimizer;
   c.micro_batch_size = run.train.micro_batch_size;

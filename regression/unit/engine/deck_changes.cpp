@@ -287,6 +287,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.precision", {"bf16", course}},
                                                                          {"train.branch", {"true", none}},
                                                                          {"train.products", {"cblas", none}},
+                                                                         {"train.fp8", {"blocks", course}},
                                                                          {"train.steps", {"7", course}},
                                                                          {"train.global_batch_size", {"8", course}},
                                                                          {"train.micro_batch_size", {"1", none}},
@@ -439,7 +440,7 @@ Overrides base_of(const std::string& key) {
   if (key == "train.init_head" || key == "train.branch") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // a pattern without sliding windows
   if (key.starts_with("model.retrieval.")) return {"model.pattern=*R", "model.retrieval.chunk=4"};
-  if (key == "model.linear") return {"model.pattern=P*WG"};            // layers that can be ternary
+  if (key == "model.linear" || key == "train.fp8") return {"model.pattern=P*WG"};  // layers that can be ternary
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
   if (key == "model.attention.relative_bias.buckets") return without_hybrids;
   if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};

@@ -173,7 +173,9 @@ Pass Stage::pass_of(Device& dev, const Text& text, bool causal, Hook* hook) {
   const Mask mask{causal, 0, 0, text.sequences.documents};
   Communicator* const context = text.sequences.shared() ? &grid_.group(Axis::context) : nullptr;
   const ExpertRanks experts{grid_.experts(), grid_.layout().expert_receive_capacity};
-  return {dev, grid_.tensor(), grid_.team(), context, experts, *rotary_, text.sequences, stream, mask, nullptr, hook};
+  Pass pass{dev, grid_.tensor(), grid_.team(), context, experts, *rotary_, text.sequences, stream, mask, nullptr, hook};
+  pass.fp8 = fp8_;
+  return pass;
 }
 
 Pass Stage::pass(Device& dev, Slot& slot) { return pass_of(dev, slot.text, config_.attention.causal, hook_); }
@@ -192,7 +194,7 @@ Bundle Stage::forward(Device& dev, StateStore& state) {
   Pass a = pass(dev, slot(0, 0));
   std::optional<Pass> source = source_pass(dev, slot(0, 0));
   if (source) a.source = &*source;
-  a.state = &state;
+  a.state = &state, a.fp8 = Fp8Recipe::none;
   chunk(0).run_through(a, slot(0, 0));
   return slot(0, 0).stream;
 }

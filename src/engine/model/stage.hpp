@@ -23,6 +23,8 @@ class Stage {
   // Loads the weights: `load` fills each of them, and calls Arrived when one is complete.
   void fill(const std::function<void(ParameterList, const Arrived&)>& load);
 
+  // Recipe of the GEMMs of linear layers in passes from now on; generation uses the type of the model.
+  void multiply_in(Fp8Recipe recipe) { fp8_ = recipe; }
   // Calls the hook with activations and their gradients from now on; null: no hook.
   void set_hook(Hook* hook) { hook_ = hook; }
 
@@ -91,6 +93,7 @@ class Stage {
   std::optional<RotaryTables> rotary_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   Hook* hook_ = nullptr;
+  Fp8Recipe fp8_ = Fp8Recipe::none;
   std::vector<std::deque<Slot>> slots_, training_slots_;       // forward-only slots and training slots, by chunk
   std::vector<std::vector<std::shared_ptr<Script>>> scripts_;  // recorded allocation scripts of a dry run, by chunk and room
   OffloadConfig offload_;

@@ -26,6 +26,7 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
       buckets_(stage_.buckets()), reduction_(stage_, grid), gathering_(device_, stage_, grid), without_graphs_(reason_without_graphs(config, grid)),
       executor_(device_, grid, stage_, reduction_, gathering_, timers, has_graphs_ && without_graphs_.empty()) {
   device_.library = config.gemm_library;
+  stage_.multiply_in(config.fp8);
   if (!capacity && config.planned_gpu) device_.gpu = *config.planned_gpu;
   const Index longest_source = reads_neighbours(config.model) ? config.model.retrieval.neighbour_length() : config.source_length;
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, longest_source));

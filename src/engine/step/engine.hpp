@@ -31,6 +31,7 @@ struct EngineConfig {
   bool training = true;  // false: forward only, without gradients and optimizer
   Schedule schedule = one_f_one_b;
   GemmLibrary gemm_library = GemmLibrary::automatic;
+  Fp8Recipe fp8 = Fp8Recipe::none;  // GEMMs of linear layers
   std::optional<bool> planned_gpu;  // dry run only: true or false to plan the memory of a GPU or of a host; none: as this build computes
   RecomputeConfig recompute;
   OffloadConfig offload;
