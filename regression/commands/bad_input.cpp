@@ -325,6 +325,27 @@ TEST(bad_input, data_rebuilt_under_a_resumed_run_is_refused) {
   EXPECT_EQ(run(train(4, {"--resume"})).code, 0) << "the newest checkpoint carries the new fingerprint";
 }
 
+// New token files of another tokenizer would go on with a model of which every token means something else.
+TEST(bad_input, other_tokenizer_under_a_resumed_run_is_refused) {
+  const Folder folder;
+  const auto build = [&](const std::string& name, const fs::path& tokenizer) {
+    return run({"data", "build", material().text(), folder / name, "--tokenizer", tokenizer, "--documents", "separator"}).code;
+  };
+  const auto train = [&](int steps, const std::string& name, const fs::path& tokenizer, Words changes) {
+    changes.insert(changes.end(), {"train.steps=" + std::to_string(steps), "checkpoint.every=1", "data.tokenizer=" + tokenizer.string(),
+                                   "data.prefixes=[" + (folder / name).string() + "]"});
+    return material().train(folder / "out", changes);
+  };
+  const fs::path other = folder / "other.json";
+  ASSERT_EQ(run({"tokenizer", "train", other, material().text(), "--vocab-size", "300"}).code, 0);
+  ASSERT_EQ(build("first", material().tokenizer()), 0);
+  ASSERT_EQ(build("second", other), 0);
+  ASSERT_EQ(run(train(1, "first", material().tokenizer(), {})).code, 0);
+  expect_refused_quietly(train(2, "second", other, {"--resume"}), Exit::config,
+                         {"second: another tokenizer made the token ids since step_00000001", "--accept-changes"});
+  EXPECT_EQ(run(train(2, "second", other, {"--resume", "--accept-changes"})).code, 0);
+}
+
 TEST(bad_input, tokenizer_larger_than_model_vocabulary_is_refused) {
   const Folder folder;
   const fs::path large = folder / "large.json";

@@ -52,7 +52,7 @@ std::string key_table(const std::vector<Declaration>& keys, int width) {
 void describe_deck(Command& command) {
   command.footer(
       "\nKeys of the deck can be set as section.key=value on the command line. `gyrfalcon keys` lists all of them, `gyrfalcon keys "
-      "optimizer` those of a section, and `gyrfalcon help optimizer.lr` describes one. `gyrfalcon help exit` explains the exit codes.\n");
+      "optimizer` those of a section, and `gyrfalcon help optimizer.lr` describes one. `gyrfalcon --help` lists the exit codes.\n");
 }
 
 std::string deck_key_advice(const std::string& name, const std::string& value) {

@@ -177,7 +177,7 @@ void note_other_tokenizer(const GenerateArguments& a, const RunConfig& run, cons
   std::fprintf(stderr, "%s\n",
                printable_line(fmt::format("warning: --tokenizer {} ({}) is not the model's tokenizer, {} ({}): the text is meaningless unless equal "
                                           "ids stand for equal tokens. Leave out --tokenizer to use the model's own",
-                                          a.tokenizer, counted(given.size(), "token"), own, counted(mark_of(own).tokens, "token")))
+                                          a.tokenizer, counted(given.size(), "token"), own, counted(Tokenizer::load(own).size(), "token")))
                    .c_str());
 }
 

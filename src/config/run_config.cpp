@@ -54,7 +54,8 @@ Section& train_section(Deck& deck) { return deck.section("train", "training step
 
 void check_best(const RunConfig& run, const Deck& deck) {
   require(!run.checkpoint.keep_best || run.train.eval_every > 0, Exit::config,
-          "{}: the best checkpoint is that of the lowest validation loss, and the run does not validate; set train.eval_every",
+          "{}: the best checkpoint is that of the lowest validation loss, and the run does not validate; set train.eval_every, or "
+          "checkpoint.keep_best=false",
           deck.settings_text({"checkpoint.keep_best", "train.eval_every"}));
 }
 

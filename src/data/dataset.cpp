@@ -111,15 +111,31 @@ void Dataset::mix(std::vector<double> weights) {
   mixture_ = std::make_unique<Mixture>(mixture_stages(options_.stages, options_.seq_length, weights), std::move(limits));
 }
 
+namespace {
+
+// Refuses token files that `data build` has not made of pairs, whose neighbours would count as chosen and rejected.
+void require_pairs(const std::filesystem::path& prefix) {
+  const auto fingerprint = fingerprint_of(prefix);
+  if (!fingerprint) return;
+  const auto& given = fingerprint->options;
+  require(std::any_of(given.begin(), given.end(), [](const auto& option) { return option.first == "--pairs"; }), Exit::data,
+          "{}: holds no pairs of a chosen and a rejected response; build it with gyrfalcon data build FILE {} --pairs", prefix.string(),
+          prefix.string());
+}
+
+}  // namespace
+
 void Dataset::open(const Corpus& corpus) {
   files_.push_back(std::make_unique<TokenFile>(corpus.prefix));
   const TokenFile& file = *files_.back();
   masks_.push_back(LossMask::next_to(file));
   if (!options_.classes.empty()) labels_.push_back(std::make_unique<ClassLabels>(file, options_.classes));
-  if (options_.pairs != Pairs::none)
+  if (options_.pairs != Pairs::none) {
+    require_pairs(corpus.prefix);
     references_.emplace_back(file, options_.pairs == Pairs::with_reference      ? References::required
                                    : options_.pairs == Pairs::without_reference ? References::none
                                                                                 : References::optional);
+  }
   require(options_.source_length == 0 || (masks_.back() && file.sequences() % 2 == 0), Exit::data,
           "{}: {} sequences{} are not pairs of an encoder input and a target text; build them with `gyrfalcon data build --source`",
           file.prefix().string(), file.sequences(), masks_.back() ? "" : " without a loss mask");

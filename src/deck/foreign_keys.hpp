@@ -283,7 +283,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"max_completion_length max_response_length generate_max_len response_length", "rl.generate.max_new_tokens", ""},
     {"max_prompt_length prompt_max_len", "train.seq_length",
      "prompts are not truncated: train.seq_length must hold the longest prompt and rl.generate.max_new_tokens"},
-    {"kl_coef init_kl_coef kl_loss_coef kl_ctrl.kl_coef", "rl.kl.coefficient", ""},
+    {"rl.beta kl_coef init_kl_coef kl_loss_coef kl_ctrl.kl_coef", "rl.kl.coefficient", ""},
     {"kl_penalty kl_loss_type kl_estimator", "rl.kl.estimator", ""},
     {"cliprange clip_range clip_ratio clip_ratio_low eps_clip", "rl.loss.clip_low", ""},
     {"epsilon_high clip_ratio_high", "rl.loss.clip_high", ""},

@@ -21,7 +21,7 @@ namespace gyr {
 
 namespace {
 
-// Input of a run that must not change while it is resumed: token files, and the weights of further models. In a checkpoint's
+// Input of a run that must not change while it is resumed: token files, their tokenizer, and the weights of further models. In a checkpoint's
 // provenance, fingerprints are found by section and name.
 struct Input {
   const char* section;
@@ -35,6 +35,11 @@ std::vector<Input> inputs_of(const RunConfig& run) {
   for (const std::string& prefix : run.data.prefixes)
     if (const auto fingerprint = fingerprint_of(prefix))
       inputs.push_back({"data", prefix, fingerprint->id(), prefix + ": the token files were built again"});
+  for (const std::string& prefix : run.data.prefixes)
+    if (const auto fingerprint = fingerprint_of(prefix); fingerprint && !fingerprint->tokenizer.sum.empty()) {
+      inputs.push_back({"tokenizer", "checksum", fingerprint->tokenizer.sum, prefix + ": another tokenizer made the token ids"});
+      break;  // all corpora of a run have the same
+    }
   for (const FurtherModel& m : run.models)
     if (!m.init_from.empty())
       inputs.push_back({"models", m.name, fmt::format("{:016x}", checksum_of_model(m.init_from)),
