@@ -23,7 +23,7 @@ struct TwoCorpora {
   TwoCorpora() {
     const Material& m = Material::get();
     const std::string text = contents(m.text());
-    put_contents(folder / "small.txt", text.substr(text.size() / 2, 6000));
+    put_contents(folder / "small.txt", text.substr(text.size() / 2, 3500));
     const Result r = run({"data", "build", folder / "small.txt", small, "--tokenizer", m.tokenizer(), "--documents", "separator"});
     ensure(r.code == 0, "{}", output_of(r));
     put_contents(deck, changed(contents(m.deck()), m.prefix(), small));

@@ -152,6 +152,7 @@ TEST(fill_in_middle, packed_documents_are_full_once_an_epoch) {
     for (std::int64_t i = 0; i < 2 * data.per_epoch(0); ++i) {
       const Sample s = data.sample(i);
       for (const TextSpan& t : s.texts) {
+        ASSERT_GT(t.count, 0);
         const Ids ids(s.tokens.begin() + t.first, s.tokens.begin() + t.first + t.count);
         const auto parts = restored(ids);
         rearranged += parts.has_value();
