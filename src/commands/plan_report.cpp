@@ -314,6 +314,16 @@ std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
                                    : "on the first rank");
 }
 
+// Learning rates of the weights with width transfer, from the highest, each with the number of weights.
+std::string rates_text(const RunConfig& run) {
+  std::map<double, Index, std::greater<>> weights;
+  for (const Weight& w : declared_weights(run.model))
+    if (run.optimizer.trained()(w)) ++weights[run.lr.lr * run.optimizer.group_of(w).lr_factor];
+  std::string text;
+  for (const auto& [rate, count] : weights) text += fmt::format("{}{:.3g} for {}", text.empty() ? "" : ", ", rate, counted(count, "weight"));
+  return text + fmt::format("; logits * {:.3g} (optimizer.width_base)", run.model.lm_head_multiplier);
+}
+
 }  // namespace
 
 std::string tokens_text(const RunConfig& run) {
@@ -361,6 +371,7 @@ Facts plan_facts(const RunPlan& plan, bool with_tokens) {
                                   flop_text(flops.executed), flop_text(flops.megatron))},
       {"rank FLOPs", executed_text(least->flops, plan.slowest().flops)}};
   if (with_tokens) facts.insert(facts.begin() + 3, {tokens_title, tokens_text(run)});  // after the line `step`
+  if (run.optimizer.width) facts.emplace_back("learning rates", rates_text(run));
   for (const std::string& text : {batch_limit_text(run, layout.ranks()), divisible_batch_text(run, layout.ranks())})
     if (!text.empty()) facts.emplace_back("batch", text);
   if (layout.size(Axis::pipeline) > 1)

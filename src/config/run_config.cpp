@@ -172,7 +172,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   const std::vector<Weight> weights = declared_weights(run.model);
   check_targets(run.model.lora, weights);
   run.optimizer = read_optimizer(optimizer, names_of(weights));
-  run.optimizer.lora = run.model.lora;
+  apply(run.optimizer.width, run.model), run.optimizer.lora = run.model.lora;
   require(!run.model.lora || std::any_of(weights.begin(), weights.end(), run.optimizer.trained()), Exit::config,
           "optimizer.frozen: matches every adapter of finetune.lora, and leaves no weight to train");
   run.lr.unit = read_schedule_unit(optimizer);

@@ -342,6 +342,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"optimizer.power_b", {"-0.5", course}},
                                                                          {"optimizer.power_a", {"2", course}},
                                                                          {"optimizer.schedule_unit", {"samples", course}},
+                                                                         {"optimizer.width_base", {"8", function}},
                                                                          {"optimizer.warmup_lr", {"1e-5", course}},
                                                                          {"optimizer.decay_steps", {"7", course}},
                                                                          {"optimizer.wsd_decay", {"7", course}},
@@ -457,6 +458,12 @@ Overrides base_of(const std::string& key) {
   for (const RuleType& type : rule_types())
     if (key.starts_with("optimizer." + type.name + ".")) return {"optimizer.name=" + type.name};
   if (key == "data.fim.rate") return {"data.tokenizer=other.json", "data.fim.tokens=[a, b, c]"};
+  if (key == "optimizer.width_base")
+    return {"model.embedding_multiplier=1",     "model.lm_head_multiplier=1",
+            "model.attention.in_multiplier=1",  "model.attention.key_multiplier=1",
+            "model.attention.out_multiplier=1", "model.mamba.in_multiplier=1",
+            "model.mamba.out_multiplier=1",     "model.mamba.multipliers=[1, 1, 1, 1, 1]",
+            "model.mlp.gate_multiplier=1",      "model.mlp.down_multiplier=1"};
   if (key == "checkpoint.keep_best") return {"train.eval_every=1"};
   if (key.starts_with("models.")) return {"models.NAME.init_from=another"};
   if (key.starts_with("rl.rewards.NAME.")) return reward_with(key.substr(std::string("rl.rewards.NAME.").size()));

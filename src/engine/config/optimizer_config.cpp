@@ -21,7 +21,8 @@ ParameterGroup OptimizerConfig::group_of(const Weight& w) const {
   ParameterGroup found;
   for (const ParameterGroup& g : groups)
     if (matches(g.pattern, w.name)) found = g;
-  found.lr_factor *= (found.rule ? found.rule : rule)->of(w).lr_factor;
+  const RuleOfWeight of_weight = (found.rule ? found.rule : rule)->of(w);
+  found.lr_factor *= of_weight.lr_factor * width.of_rate(w, of_weight.rule->name());
   return found;
 }
 
@@ -109,8 +110,18 @@ OptimizerConfig read_optimizer(Section& s, const std::vector<std::string>& weigh
   const std::map<std::string, Rule> rules = read_rules(s);
   c.rule = rules.at(name);
   c.weight_decay = s.get("weight_decay", 0.1, "weight decay (decoupled) of matrices").at_least(0);
+  c.width.base = s.get("width_base", 0,
+                       "width transfer (muP): hidden_size of the model that the settings were tuned on; hidden matrices of fan-in n get initial std "
+                       "* sqrt(base / n) and, with adamw and lion, lr * base / n; logits * base / hidden_size; 0: off")
+                     .at_least(0)
+                     .at_most(Index(1) << 24)
+                     .effect(Effect::function);
   c.clip_grad = s.get("clip_grad", 1.0, "maximum global gradient norm (gradient clipping); 0: no clipping").at_least(0);
   c.groups = read_groups(s, rules, names);
+  for (const UpdateRule* used : c.rules())
+    require(!c.width || used->name() == "adamw" || used->name() == "lion" || used->name() == "muon", Exit::config,
+            "optimizer.width_base = {}: width transfer is not defined for the rule {}; use adamw, lion or muon, or set it to 0", c.width.base,
+            used->name());
   std::vector<std::string> patterns;
   for (const ParameterGroup& g : c.groups) patterns.push_back(g.pattern);
   c.frozen =

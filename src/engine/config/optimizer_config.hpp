@@ -8,6 +8,7 @@
 #include "modules/optimizers/update_rule.hpp"
 #include "modules/settings/settings.hpp"
 #include "modules/weights/parameter.hpp"
+#include "src/engine/config/width_transfer.hpp"
 
 namespace gyr {
 
@@ -22,11 +23,13 @@ struct ParameterGroup {
 struct OptimizerConfig {
   Rule rule = adamw();
   double weight_decay = 0.1;
+  WidthTransfer width = {};
   double clip_grad = 1;  // maximum global gradient norm; 0: no clipping
   std::vector<ParameterGroup> groups;
   std::vector<std::string> frozen;  // name patterns of weights that never change, without gradient, moments and master weight
 
-  ParameterGroup group_of(const Weight&) const;  // the last group that matches; otherwise factors 1
+  // The last group that matches, otherwise factors 1; with the factors of the rule and of width transfer.
+  ParameterGroup group_of(const Weight&) const;
   const UpdateRule& rule_of(const Weight&) const;
   std::vector<const UpdateRule*> rules() const;  // that weights may have
   // The least over these rules, for lower bounds: states, and values moved per element and step.

@@ -71,7 +71,14 @@ ParameterList Engine::parameters() const {
 }
 
 void Engine::initialise(std::uint64_t seed) {
-  for (const auto& p : parameters()) gyr::initialise(device_, *p, seed);
+  for (const auto& p : parameters()) {
+    if (const double factor = config_.optimizer.width.of_init(p->weight); factor != 1) {
+      const Stream stream(seed, p->weight.name);
+      assign(device_, *p, [&, factor](Index i) { return factor * draw(p->weight.init, stream, i); });
+    } else {
+      gyr::initialise(device_, *p, seed);
+    }
+  }
   reset_optimizer();
 }
 
