@@ -21,7 +21,7 @@
 #include "src/retro/database_build.hpp"
 #include "src/retro/project_settings.hpp"
 #include "src/retro/summary.hpp"
-#include "src/train/feed.hpp"
+#include "src/train/neighbours.hpp"
 
 namespace gyr {
 
@@ -121,26 +121,6 @@ void build_index(Project& p) {
   if (p.first()) std::printf("%s, %ld of them from an earlier call\n", counted(counts.blocks, "block file").c_str(), long(counts.kept));
 }
 
-// Settings of the queries of a training run.
-retro::QuerySettings query_settings_of(const Project& p, const RunConfig& run, double common) {
-  require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name the token files of the training run");
-  require(run.data.order != "documents", Exit::config,
-          "data.order = documents: neighbours belong to windows of joined documents; set data.order to shuffled or megatron");
-  require(run.data.fim.rate == 0, Exit::config,
-          "data.fim.rate = {:g}: neighbours belong to the tokens of a window in their order, and fill-in-the-middle changes it; set it to 0",
-          run.data.fim.rate);
-  require(!run.policy && run.model.objective->writes_next_token(), Exit::config,
-          "train.objective: neighbours serve a model that predicts the next token; use a deck of such a model");
-  retro::QuerySettings s;
-  s.project = p.settings.hash(), s.index = retro::index_hash(p.settings, common);
-  s.chunk = p.settings.chunk, s.block = p.settings.block;
-  for (const std::string& prefix : run.data.prefixes) s.corpora.push_back(retro::corpus_mark(TokenFile(prefix)));
-  s.weights = run.data.weights, s.split = run.data.split, s.order = run.data.order, s.seed = run.data.seed;
-  s.seq_length = run.train.seq_length, s.samples = run.data.order == "megatron" ? samples_of(run) : 0;
-  s.candidates = p.arguments.candidates, s.saved = p.arguments.saved;
-  return s;
-}
-
 void print_neighbours(const retro::NeighbourCounts& counts, const std::filesystem::path& folder, std::int64_t samples) {
   std::printf("%s: neighbours of %s in %s\n", printable(folder.string()).c_str(), counted(counts.chunks, "chunk").c_str(),
               counted(samples, "sample").c_str());
@@ -149,17 +129,14 @@ void print_neighbours(const retro::NeighbourCounts& counts, const std::filesyste
   if (share > 0.05) std::printf("note: %.1f %% of the chunks have fewer than two neighbours\n", 100 * share);
 }
 
-void find_neighbours(Project& p) {
-  std::string effective;
-  const RunConfig run = read_deck(p.arguments.deck, p.runtime, effective);
-  p.open();
-  p.open_database();
-  retro::Retriever retriever(p.folder(), *p.database, p.world);
+// Finds the neighbours of the training or validation samples of a run.
+void find_neighbours_of(Project& p, const RunConfig& run, Split split, retro::Retriever& retriever) {
   retro::QuerySettings settings;
   std::optional<retro::QuerySamples> samples;
   std::filesystem::path folder;
   collective_check(p.world, [&] {
-    settings = query_settings_of(p, run, retriever.statistics().common);
+    settings = query_settings_of(run, p.settings, retriever.statistics().common, split);
+    settings.candidates = p.arguments.candidates, settings.saved = p.arguments.saved;
     folder = retro::neighbours_folder(p.folder(), settings);
     samples.emplace(settings, p.settings, folder / "config.json");
     std::error_code error;
@@ -177,6 +154,16 @@ void find_neighbours(Project& p) {
       });
   shown.reset();
   if (p.first()) print_neighbours(counts, folder, samples->size());
+}
+
+void find_neighbours(Project& p) {
+  std::string effective;
+  const RunConfig run = read_deck(p.arguments.deck, p.runtime, effective);
+  p.open();
+  p.open_database();
+  retro::Retriever retriever(p.folder(), *p.database, p.world);
+  find_neighbours_of(p, run, Split::train, retriever);
+  if (run.train.eval_every > 0) find_neighbours_of(p, run, Split::validation, retriever);
 }
 
 void search(Project& p) {

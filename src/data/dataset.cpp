@@ -210,7 +210,10 @@ std::pair<std::int64_t, std::int64_t> Dataset::place(std::int64_t number) const 
 Sample Dataset::sample(std::int64_t number) const {
   const Blend::Pick pick = mixture_->at(number);
   const Samples& samples = *samples_[std::size_t(pick.corpus)];
-  return sample_of(std::size_t(pick.corpus), samples.extracts(pick.number), std::size_t(options_.seq_length) + 1, pick.number / samples.per_epoch());
+  Sample s =
+      sample_of(std::size_t(pick.corpus), samples.extracts(pick.number), std::size_t(options_.seq_length) + 1, pick.number / samples.per_epoch());
+  if (complete_) complete_(*this, number, s);
+  return s;
 }
 
 Sample Dataset::rest(std::int64_t corpus) const {

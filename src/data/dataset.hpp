@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -51,7 +52,10 @@ struct Sample {
   std::vector<std::int32_t> classes = {};  // class of each token, or of the text at its first token; else ignored_label; empty if not requested
   std::vector<TextSpan> texts = {};        // documents of this sample; only with the order documents
   std::vector<std::int32_t> source = {};   // encoder input of an encoder-decoder pair; empty for other corpora
-  NamedHostValues values = {};             // values of the objective's fields that come with the sample; empty for corpora
+  // Retrieval: tokens of the neighbours of each chunk (chunks, k, r), padding 0; and the length of each (chunks, k), 0 if
+  // it is missing. Empty for a model without layers R.
+  std::vector<std::int32_t> neighbours = {}, neighbour_lengths = {};
+  NamedHostValues values = {};  // values of the objective's fields that come with the sample; empty for corpora
 };
 
 // Preference pairs: the documents of a corpus alternate between a chosen and a rejected text (data build --pairs), and
@@ -97,10 +101,19 @@ class Dataset {
   // Exit::data, with file and byte, for ids outside the vocabulary and mask values other than 0 and 1.
   Sample sample(std::int64_t number) const;
 
+  // Function that adds to sample `number` what does not come from the corpora (neighbours).
+  using Complete = std::function<void(const Dataset&, std::int64_t number, Sample&)>;
+  void complete_with(Complete complete) { complete_ = std::move(complete); }
+
   // Corpus of sample `number`, and the tokens that it consists of.
   std::pair<std::int64_t, std::vector<Extract>> extracts(std::int64_t number) const;
   // The tokens of window `w` of a corpus, in [0, per_epoch(corpus)); only for the order shuffled.
   std::vector<Extract> window(std::int64_t corpus, std::int64_t w) const { return samples_[std::size_t(corpus)]->window(w); }
+  // Corpus and window of sample `number`; only for the order shuffled.
+  std::pair<std::int64_t, std::int64_t> window_of(std::int64_t number) const {
+    const Blend::Pick pick = pick_of(number);
+    return {pick.corpus, samples_[std::size_t(pick.corpus)]->window_of(pick.number)};
+  }
   // Corpus of sample `number`, and the index of its first sequence there.
   std::pair<std::int64_t, std::int64_t> place(std::int64_t number) const;
 
@@ -138,6 +151,7 @@ class Dataset {
   std::vector<TextReferences> references_;            // empty unless the documents are preference pairs
   std::vector<std::unique_ptr<Samples>> samples_;
   std::unique_ptr<Mixture> mixture_;
+  Complete complete_;  // may be empty
 };
 
 }  // namespace gyr

@@ -52,9 +52,9 @@ class ShuffledSamples : public Samples {
 
   std::vector<Extract> extracts(std::int64_t number) const override {
     ensure(number >= 0, "sample number {} is out of range; it is 0 or larger", number);
-    const std::int64_t epoch = number / windows_;
-    return window(permuted(number % windows_, windows_, epoch_key(seed_, epoch)));
+    return window(window_of(number));
   }
+  std::int64_t window_of(std::int64_t number) const override { return permuted(number % windows_, windows_, epoch_key(seed_, number / windows_)); }
   std::vector<Extract> window(std::int64_t w) const override {
     ensure(w >= 0 && w < windows_, "window {} is out of range; there are {}", w, windows_);
     return extracts_from(start_ + w * seq_length_, seq_length_ + predicts_);
@@ -177,6 +177,7 @@ class MegatronSamples : public Samples {
 }  // namespace
 
 std::vector<Extract> Samples::window(std::int64_t) const { fail(Exit::internal, "only the order shuffled has the same windows in every epoch"); }
+std::int64_t Samples::window_of(std::int64_t) const { fail(Exit::internal, "only the order shuffled numbers its windows"); }
 
 SampleOrder parse_sample_order(std::string_view name) {
   if (name == "shuffled") return SampleOrder::shuffled;

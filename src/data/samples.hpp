@@ -45,6 +45,7 @@ class Samples {
   virtual std::int64_t size() const = 0;       // number of samples; 2^63 - 1 if the order is endless
   // Extracts of window `w` in [0, per_epoch()), which is the same in every epoch; only for the order shuffled.
   virtual std::vector<Extract> window(std::int64_t w) const;
+  virtual std::int64_t window_of(std::int64_t number) const;  // window of sample `number`; likewise
   // The tokens after the last complete window; empty for the order documents.
   virtual std::vector<Extract> rest() const { return {}; }
   // Notes for the user about this order, such as truncated documents; may be empty.

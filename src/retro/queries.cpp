@@ -30,6 +30,9 @@ QuerySettings query_settings_in(const Json& json) {
   s.split = json.at("split").get<std::string>(), s.order = json.at("order").get<std::string>();
   require(split_fractions(s.split).has_value(), Exit::data, "'split' is not valid");
   require(s.order == "shuffled" || s.order == "megatron", Exit::data, "'order' is neither shuffled nor megatron");
+  const std::string samples = json.value("samples_of", "train");
+  require(samples == "train" || samples == "validation", Exit::data, "'samples_of' is neither train nor validation");
+  s.validation = samples == "validation";
   s.seed = json.at("seed").get<std::uint64_t>();
   s.seq_length = count_in(json, "seq_length", 1, std::int64_t(1) << 30), s.samples = count_in(json, "samples", 0, most);
   s.candidates = count_in(json, "candidates", 1, most_candidates), s.saved = count_in(json, "saved", 1, s.candidates);
@@ -69,6 +72,7 @@ NamedValues QuerySettings::values() const {
                      {"candidates", std::to_string(candidates)},
                      {"saved", std::to_string(saved)},
                      {"number of corpora", std::to_string(corpora.size())}};
+  if (validation) values.emplace_back("samples of", "validation");
   for (std::size_t c = 0; c < corpora.size(); ++c) {
     for (auto& value : values_of(corpora[c], fmt::format("corpus {}:", c))) values.push_back(std::move(value));
     if (!weights.empty()) values.emplace_back(fmt::format("corpus {}: weight", c), fmt::format("{}", weights[c]));
@@ -80,16 +84,22 @@ DatasetOptions QuerySettings::dataset() const {
   DatasetOptions o;
   for (std::size_t c = 0; c < corpora.size(); ++c)
     o.corpora.push_back({corpora[c].prefix, weights.empty() ? std::nullopt : std::optional(weights[c])});
+  o.which = validation ? Split::validation : Split::train;
   o.split = split, o.seq_length = seq_length, o.seed = seed, o.order = parse_sample_order(order), o.samples = samples;
   return o;
 }
 
-fs::path neighbours_folder(const fs::path& project, const QuerySettings& s) { return query_folder(project) / ("train-" + s.hash()); }
+namespace {
+std::string folder_name(const QuerySettings& s) { return (s.validation ? "validation-" : "train-") + s.hash(); }
+}  // namespace
+
+fs::path neighbours_folder(const fs::path& project, const QuerySettings& s) { return query_folder(project) / folder_name(s); }
 
 void write_query_settings(const fs::path& folder, const QuerySettings& s) {
-  const Json json{{"format", queries_format},      {"project", s.project}, {"index", s.index},           {"chunk", s.chunk}, {"block", s.block},
-                  {"corpora", json_of(s.corpora)}, {"weights", s.weights}, {"split", s.split},           {"order", s.order}, {"seed", s.seed},
-                  {"seq_length", s.seq_length},    {"samples", s.samples}, {"candidates", s.candidates}, {"saved", s.saved}};
+  Json json{{"format", queries_format},      {"project", s.project}, {"index", s.index},           {"chunk", s.chunk}, {"block", s.block},
+            {"corpora", json_of(s.corpora)}, {"weights", s.weights}, {"split", s.split},           {"order", s.order}, {"seed", s.seed},
+            {"seq_length", s.seq_length},    {"samples", s.samples}, {"candidates", s.candidates}, {"saved", s.saved}};
+  if (s.validation) json["samples_of"] = "validation";
   OutputFile file(folder / "config.json");
   file.append(json_text(json, 2) + "\n");
   file.commit();
@@ -101,7 +111,7 @@ QuerySettings read_query_settings(const fs::path& folder) {
     settings = query_settings_in(json);
     require(settings.weights.empty() || settings.weights.size() == settings.corpora.size(), Exit::data, "'weights' has {} elements for {} corpora",
             settings.weights.size(), settings.corpora.size());
-    require(folder.filename() == "train-" + settings.hash(), Exit::data, "its settings have the hash {}, which is not that of its folder",
+    require(folder.filename() == folder_name(settings), Exit::data, "its settings have the hash {}, which is not that of its folder",
             settings.hash());
   });
   return settings;

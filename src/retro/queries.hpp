@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queries of a training run: the chunks of m tokens of every sample that it reads. With the order shuffled a sample is
+// Queries of a training run or of its validation: the chunks of m tokens of every sample that it reads. With the order shuffled a sample is
 // keyed by its window, because every epoch has the same windows; with the order megatron by its number. Chunk c of sample s
 // has the number s l + c, l = ceil(L / m). L: sequence length.
 #pragma once
@@ -21,6 +21,7 @@ struct QuerySettings {
   std::vector<CorpusMark> corpora;
   std::vector<double> weights;  // one for each corpus, or none
   std::string split, order;
+  bool validation = false;  // true: samples of the validation split; false: of the training split
   std::uint64_t seed = 1234;
   std::int64_t seq_length = 0;
   std::int64_t samples = 0;                   // samples that the run reads; 0 for the order shuffled
@@ -32,7 +33,7 @@ struct QuerySettings {
   DatasetOptions dataset() const;
 };
 
-// Folder of the neighbours: PROJECT/query/train-HASH.
+// Folder of the neighbours: PROJECT/query/train-HASH or PROJECT/query/validation-HASH.
 std::filesystem::path neighbours_folder(const std::filesystem::path& project, const QuerySettings&);
 void write_query_settings(const std::filesystem::path& folder, const QuerySettings&);
 // Exit::missing or Exit::data for config.json of the folder.

@@ -16,6 +16,7 @@
 #include "src/pretrained/pretrained.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 #include "src/train/data_reading.hpp"
+#include "src/train/neighbours.hpp"
 
 namespace gyr {
 
@@ -184,19 +185,21 @@ RunData open_data(const RunConfig& run, Grid& grid) {
   run.model.objective->check_training(run.model);
   RunData data;
   if (run.policy) data.prompts = prompts_of(run);
-  else data.training = training_data(run);
+  else add_neighbours(run, Split::train, data.training.emplace(training_data(run)));
   collective_check(grid.world(), [&] {
     if (grid.position() == 0 && !run.data.tokenizer.empty()) check_tokenizer(run);
   });
   data.validation = validation_data(run);
+  if (data.validation) add_neighbours(run, Split::validation, *data.validation);
   return data;
 }
 
 std::string refusal_of_data(const RunConfig& run) {
   try {
+    std::optional<Dataset> training;
     if (run.policy) prompts_of(run);
-    else training_data(run);
-    validation_data(run);
+    else add_neighbours(run, Split::train, training.emplace(training_data(run)));
+    if (std::optional<Dataset> validation = validation_data(run)) add_neighbours(run, Split::validation, *validation);
     return "";
   } catch (const Error& error) {
     return error.what();
@@ -339,8 +342,10 @@ std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) 
 
 MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model, Index first, Index batch, Index seq_length) {
   MicroBatch m{batch, seq_length, {}, {}, {}, first};
+  std::vector<Sample> with_neighbours;
   for (Index b = 0; b < batch; ++b) {
     const Sample s = samples(first + b);
+    if (reads_neighbours(model)) with_neighbours.push_back(s);
     const Labelled labelled = model.objective->label(view_of(s, first + b, model));
     m.tokens.insert(m.tokens.end(), labelled.tokens.begin(), labelled.tokens.end());
     m.labels.insert(m.labels.end(), labelled.labels.begin(), labelled.labels.end());
@@ -350,6 +355,7 @@ MicroBatch micro_batch_of(const SampleSource& samples, const ModelConfig& model,
     append_values(model.objective->fields(model, seq_length), labelled.values, seq_length, m.values);
     if (!s.positions.empty()) m.positions.insert(m.positions.end(), s.positions.begin(), s.positions.end() - 1);
   }
+  if (reads_neighbours(model)) m.source = neighbours_of(with_neighbours, model.retrieval);
   return m;
 }
 

@@ -72,6 +72,19 @@ NamedHostValues random_critic_values(const std::vector<std::uint8_t>& learned, c
   return values;
 }
 
+// Neighbours of random lengths, of which one in four is missing.
+void add_random_neighbours(const RunConfig& run, const Stream& stream, Sample& s) {
+  const RetrievalConfig& c = run.model.retrieval;
+  const Index r = c.neighbour_length();
+  Index drawn = 0;
+  const auto below = [&](Index limit) { return std::int32_t(stream.uniform(drawn++) * double(limit)); };
+  for (Index i = run.train.seq_length / c.chunk * c.neighbours; i > 0; --i) {
+    const Index length = below(4) == 0 ? 0 : 1 + below(r);
+    s.neighbour_lengths.push_back(std::int32_t(length));
+    for (Index t = 0; t < r; ++t) s.neighbours.push_back(t < length ? below(run.model.vocab_size) : 0);
+  }
+}
+
 }  // namespace
 
 Sample random_sample(const RunConfig& run, Index number) {
@@ -104,6 +117,7 @@ Sample random_sample(const RunConfig& run, Index number) {
     const Index most = run.lengths().source, count = 1 + Index(of_source.uniform(most) * double(most));
     for (Index t = 0; t < count; ++t) s.source.push_back(Token(of_source.uniform(t) * double(run.model.vocab_size)));
   }
+  if (reads_neighbours(run.model)) add_random_neighbours(run, stream("neighbours"), s);
   return s;
 }
 

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Layers R on grids of up to 8 ranks: loss and every gradient equal those of one rank, and memory, traffic and FLOPs of a
+// step equal its plan.
+#include <gtest/gtest.h>
+
+#include "regression/support/closed_form.hpp"
+#include "regression/support/grids.hpp"
+#include "regression/support/retrieval.hpp"
+#include "regression/support/seed.hpp"
+#include "regression/support/testing.hpp"
+
+namespace gyr::testing::retrieval_suite {
+namespace {
+
+constexpr int micros_of_all = 8;  // micro-batches of a step on all data-parallel ranks
+
+Layout four_layers(int data, int pipeline, int tensor, int chunks = 1) {
+  std::vector<Span> stages;
+  for (int s = 0, n = pipeline * chunks; s < n; ++s) stages.push_back({4 * s / n, 4 * (s + 1) / n});
+  return grid_layout(data, pipeline, tensor, stages);
+}
+
+std::vector<Layout> layouts() {
+  std::vector<Layout> all{four_layers(8, 1, 1), four_layers(1, 1, 8), four_layers(2, 4, 1),    four_layers(1, 2, 4),
+                          four_layers(2, 1, 4), four_layers(2, 2, 2), four_layers(1, 2, 1, 2), four_layers(2, 2, 2, 2)};
+  for (const Layout& layout : {four_layers(1, 1, 8), four_layers(1, 2, 4), four_layers(2, 1, 4), four_layers(2, 2, 2, 2)})
+    all.push_back(with_sequence(layout));
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::weights}) {
+    all.push_back(sharded(four_layers(4, 2, 1), shard, 1));
+    all.push_back(with_sequence(sharded(four_layers(4, 1, 2), shard)));
+  }
+  return all;
+}
+
+struct Variant {
+  const char *pattern, *encoder;
+  bool recomputed = false, zero_bubble = false, tied = false;
+};
+
+EngineConfig config_of(const Variant& v, const Layout& layout) {
+  ModelConfig m = retrieval_model(v.pattern, 3, 2, v.encoder);
+  m.attention.num_heads = 4, m.attention.num_kv_heads = 2, m.attention.head_dim = 4, m.attention.bias = true;
+  m.mamba.num_heads = 8, m.mamba.num_groups = 2, m.mamba.head_dim = 2;
+  m.mlp.intermediate_size = 24, m.tie_word_embeddings = v.tied;
+  EngineConfig c = retrieval_config(m, 1, 3);
+  c.micros = micros_of_all / layout.size(Axis::data);
+  if (v.recomputed) c.recompute.all = RecomputeCost::sum;
+  if (v.zero_bubble) c.schedule = zero_bubble;
+  if (Index(layout.stages.size()) > layout.size(Axis::pipeline)) c.schedule = interleaved;
+  return c;
+}
+
+// One step, whose memory must be as planned.
+StepOutcome step_on(Grid& grid, const Variant& v, std::uint64_t seed) {
+  const Layout& layout = grid.layout();
+  const EngineConfig config = config_of(v, layout);
+  Rig<double> rig(config, grid);
+  const int data = layout.size(Axis::data);
+  const auto source = [&](int micro) { return retrieval_batch(config, seed + std::uint64_t(micro * data + grid.coordinate(Axis::data))); };
+  StepOutcome outcome{rig.engine.gradients(source, config.micros, 1), {}};
+  const Capacity used = rig.engine.measured();
+  for (std::size_t c = 0; c < used.training.size(); ++c)
+    EXPECT_EQ(used.training[c].bytes, rig.capacity.training[c].bytes) << v.pattern << " on " << layout.text() << ", chunk " << c;
+  outcome.gradients = gathered_gradients(rig.engine);
+  return outcome;
+}
+
+TEST(retrieval, gradients_equal_those_of_one_rank) {
+  const std::vector<Variant> variants{{"*R-R", "*X-*-"}, {"PRMR", "X-*", true}, {"R*-R", "*X-", true, true, true}, {"P*R-", "*X-X-", false, true}};
+  const std::uint64_t seed = seed_of_run() % 1000;
+  const std::vector<Layout> all = layouts();
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    const Variant& v = variants[i];
+    const StepOutcome one = step_on(single_rank_grid(4), v, seed);
+    for (std::size_t l = i; l < all.size(); l += variants.size()) {  // each layout with one of the models
+      const Layout& layout = all[(l + seed) % all.size()];
+      Grid* const grid = grid_of(layout);
+      if (!grid) continue;
+      const Errors errors = errors_of(one, step_on(*grid, v, seed));
+      EXPECT_TRUE(within_limits(errors, DType::f64))
+          << v.pattern << " on " << layout.text() << ": loss " << errors.loss << ", norm " << errors.norm << ", gradient " << errors.worst_gradient();
+    }
+  }
+  sync_ranks();
+}
+
+// Traffic of a full step with its update, by communicator and operation.
+TEST(retrieval, traffic_and_flops_equal_the_plan) {
+  const Variant v{"PR*R", "*X-*-"};
+  const std::uint64_t seed = seed_of_run();
+  const std::vector<Layout> all = layouts();
+  for (std::size_t l = seed % 2; l < all.size(); l += 2) {
+    const Layout& layout = all[l];
+    Grid* const grid = grid_of(layout);
+    if (!grid) continue;
+    const EngineConfig config = config_of(v, layout);
+    Rig<double> rig(config, *grid);
+    grid->visit([](Communicator& c) { c.clear_traffic(); });
+    rig.engine.device().clear_work();
+    MicroBatch batch = retrieval_batch(config, seed);
+    std::fill(batch.source.lengths.begin(), batch.source.lengths.end(), config.model.retrieval.neighbour_length());  // masked tiles have no FLOPs
+    rig.engine.train([&](int) { return batch; }, config.micros, 1, 1e-3);
+    const RankPlan plan = plan_rank(in<double>(config), layout, grid->position());
+    EXPECT_EQ(ledger_of(plan.traffic), ledger_of(traffic_of(*grid))) << layout.text();
+    EXPECT_DOUBLE_EQ(plan.flops, rig.engine.device().flops()) << layout.text();
+    for (const Memory memory : {Memory::weights, Memory::gradients, Memory::optimizer})
+      EXPECT_EQ(rig.engine.measured().bytes(memory), plan.capacity.bytes(memory)) << layout.text() << " " << name_of(memory);
+  }
+  sync_ranks();
+}
+
+}  // namespace
+}  // namespace gyr::testing::retrieval_suite

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/retro/sample_neighbours.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/philox.hpp"
+#include "src/data/samples.hpp"
+
+namespace gyr::retro {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* query_again = "`gyrfalcon retro query PROJECT DECK` with this deck finds them";
+
+std::vector<fs::path> folders_of(const fs::path& project, bool validation) {
+  std::vector<fs::path> folders;
+  std::error_code error;
+  const std::string prefix = validation ? "validation-" : "train-";
+  for (const auto& entry : fs::directory_iterator(query_folder(project), error))
+    if (entry.path().filename().string().starts_with(prefix)) folders.push_back(entry.path());
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+// The settings of the run with the options of the search that found these neighbours.
+QuerySettings with_search_of(QuerySettings wanted, const QuerySettings& found) {
+  wanted.candidates = found.candidates, wanted.saved = found.saved;
+  return wanted;
+}
+
+std::size_t differences(const NamedValues& a, const NamedValues& b) {
+  std::size_t count = std::max(a.size(), b.size()) - std::min(a.size(), b.size());
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) count += a[i] != b[i];
+  return count;
+}
+
+// Settings of the folder that has the neighbours of the run. Without one, the message compares the most similar folder.
+QuerySettings matching(const fs::path& project, const QuerySettings& wanted) {
+  const char* const split = wanted.validation ? "validation" : "training";
+  std::optional<QuerySettings> best;
+  std::size_t least = 0;
+  for (const fs::path& folder : folders_of(project, wanted.validation)) {
+    const QuerySettings found = read_query_settings(folder);
+    const std::size_t count = differences(found.values(), with_search_of(wanted, found).values());
+    require(!best || count > 0 || least > 0, Exit::config,
+            "{}: has the neighbours of these {} samples twice, by different --candidates or --saved; remove one of the folders {} and {}",
+            project.string(), split, folder.filename().string(), best ? neighbours_folder(project, *best).filename().string() : "");
+    if (!best || count < least) best = found, least = count;
+  }
+  require(best.has_value(), Exit::missing, "{}: has no neighbours of the {} samples; {}", query_folder(project).string(), split, query_again);
+  require_same(best->values(), with_search_of(wanted, *best).values(), neighbours_folder(project, *best) / "config.json",
+               fmt::format("restore that setting, or find the neighbours of these {} samples: `gyrfalcon retro query PROJECT DECK`", split));
+  return *best;
+}
+
+}  // namespace
+
+SampleNeighbours::SampleNeighbours(const fs::path& project, const ProjectSettings& settings, const QuerySettings& wanted, std::int64_t samples,
+                                   const Options& options)
+    : project_(settings), corpora_(project_), database_(project, project_, corpora_), settings_(matching(project, wanted)), options_(options),
+      blocks_(neighbour_blocks(neighbours_folder(project, settings_), settings_, samples * settings_.chunks_per_sample())) {
+  for (std::size_t c = 0; c < corpora_.size(); ++c) require_unchanged(project_.corpora[c], corpora_.file(c), config_path(project));
+  require(
+      settings_.saved >= options.neighbours, Exit::config,
+      "model.retrieval.neighbors = {}, but {} holds {} of each chunk; set it to at most that number, or run `gyrfalcon retro query` with --saved {}",
+      options.neighbours, blocks_.folder().string(), settings_.saved, options.neighbours);
+  std::int64_t there = 0;
+  for (std::int64_t b = 0; b < blocks_.count(); ++b) there += blocks_.exists(b);
+  require(there == blocks_.count(), Exit::missing, "{}: has {} of {} block files of neighbours; `gyrfalcon retro query {} DECK` finds the others",
+          blocks_.folder().string(), there, blocks_.count(), project.string());
+}
+
+std::vector<std::int64_t> SampleNeighbours::ids(std::int64_t chunk) {
+  const std::int64_t block = chunk / settings_.block;
+  if (block != open_block_) open_file_.emplace(open_tables(blocks_.file(block), settings_.hash())), open_block_ = block;
+  const std::int64_t row = chunk - blocks_.first(block);
+  std::vector<std::int64_t> ids = open_file_->read<std::int64_t>("neighbors", settings_.saved, row, 1);
+  ids.resize(std::size_t(options_.neighbours));
+  for (const std::int64_t id : ids)
+    require(id >= -1 && id < database_.size(), Exit::data,
+            "{}:neighbors: row {} names chunk {}, but the database has the chunks 0 to {}; remove the file and run `gyrfalcon retro query` again",
+            open_file_->name(), row, id, database_.size() - 1);
+  return ids;
+}
+
+std::vector<std::int32_t> SampleNeighbours::tokens(std::int64_t id) const {
+  const std::vector<ChunkRow> rows = database_.rows(id, std::min<std::int64_t>(2, database_.size() - id));
+  std::vector<std::int32_t> tokens = database_.tokens(rows[0]);
+  const bool full = std::int64_t(tokens.size()) == settings_.chunk;
+  if (full && rows.size() > 1 && rows[1].corpus == rows[0].corpus && rows[1].document == rows[0].document && rows[1].first == rows[0].last) {
+    const std::vector<std::int32_t> next = database_.tokens(rows[1]);
+    tokens.insert(tokens.end(), next.begin(), next.end());
+  }
+  for (const std::int32_t token : tokens)
+    require(token >= 0 && token < options_.vocab_size, Exit::data,
+            "{}: chunk {} has the token {}, but model.vocab_size is {}; use a project with token files of the model's tokenizer",
+            merged_path(".").filename().string(), id, token, options_.vocab_size);
+  return tokens;
+}
+
+void SampleNeighbours::add_to(std::int64_t number, gyr::Sample& sample) {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t chunks = settings_.chunks_per_sample(), all = blocks_.count() > 0 ? blocks_.last(blocks_.count() - 1) : 0;
+  const std::size_t length = std::size_t(2 * settings_.chunk);
+  sample.neighbours.clear(), sample.neighbour_lengths.clear();
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    const std::int64_t chunk = number * chunks + c;
+    for (const std::int64_t id : ids(options_.shuffle == 0 ? chunk : permuted(chunk, all, mixed(options_.shuffle)))) {
+      const std::vector<std::int32_t> found = id < 0 ? std::vector<std::int32_t>() : tokens(id);
+      sample.neighbour_lengths.push_back(std::int32_t(found.size()));
+      sample.neighbours.insert(sample.neighbours.end(), found.begin(), found.end());
+      sample.neighbours.resize(sample.neighbour_lengths.size() * length, 0);
+    }
+  }
+}
+
+}  // namespace gyr::retro

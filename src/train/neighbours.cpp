@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/train/neighbours.hpp"
+
+#include <memory>
+
+#include "src/engine/model/chunk.hpp"
+#include "src/retro/index.hpp"
+#include "src/retro/retriever.hpp"
+#include "src/retro/sample_neighbours.hpp"
+#include "src/train/feed.hpp"
+
+namespace gyr {
+
+retro::QuerySettings query_settings_of(const RunConfig& run, const retro::ProjectSettings& project, double common, Split split) {
+  require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name the token files of the training run");
+  require(run.data.order != "documents", Exit::config,
+          "data.order = documents: neighbours belong to windows of joined documents; set data.order to shuffled or megatron");
+  require(run.data.fim.rate == 0, Exit::config,
+          "data.fim.rate = {:g}: neighbours belong to the tokens of a window in their order, and fill-in-the-middle changes it; set it to 0",
+          run.data.fim.rate);
+  require(
+      run.data.order != "megatron" || (run.data.stages.empty() && run.data.max_epochs.empty()), Exit::config,
+      "data.order = megatron: neighbours are found by sample number, which data.stages and data.max_epochs give to other windows; remove these keys, "
+      "or set data.order to shuffled");
+  require(!run.policy && run.model.objective->writes_next_token(), Exit::config,
+          "train.objective: neighbours serve a model that predicts the next token; use a deck of such a model");
+  retro::QuerySettings s;
+  s.project = project.hash(), s.index = retro::index_hash(project, common);
+  s.chunk = project.chunk, s.block = project.block;
+  for (const std::string& prefix : run.data.prefixes) s.corpora.push_back(retro::corpus_mark(TokenFile(prefix)));
+  s.weights = run.data.weights, s.split = run.data.split, s.order = run.data.order, s.seed = run.data.seed;
+  s.seq_length = run.train.seq_length;
+  s.validation = split == Split::validation;
+  if (run.data.order == "megatron") s.samples = s.validation ? run.train.eval_batches * run.largest_batch() : samples_of(run);
+  return s;
+}
+
+void add_neighbours(const RunConfig& run, Split split, Dataset& dataset) {
+  if (!reads_neighbours(run.model)) return;
+  require(!run.retro.project.empty(), Exit::config,
+          "retro.project is empty, and layers R of model.pattern read the neighbours of a retrieval project; name its folder (gyrfalcon retro "
+          "build-db, index, query)");
+  const std::filesystem::path folder = run.retro.project;
+  const retro::ProjectSettings project = retro::read_settings(folder);
+  require(project.chunk == run.model.retrieval.chunk, Exit::config,
+          "model.retrieval.chunk = {}, but the chunks of {} have {} tokens; set the key to {}, or name another project", run.model.retrieval.chunk,
+          folder.string(), project.chunk, project.chunk);
+  const retro::QuerySettings settings = query_settings_of(run, project, retro::read_statistics(folder, project).common, split);
+  std::vector<std::int64_t> before;  // windows of the corpora before each
+  std::int64_t samples = 0;
+  for (std::int64_t c = 0; c < dataset.corpora(); ++c) before.push_back(samples), samples += dataset.per_epoch(c);
+  if (settings.samples > 0) samples = settings.samples;
+  const retro::SampleNeighbours::Options options{run.model.retrieval.neighbours, std::uint64_t(run.retro.shuffle), run.model.vocab_size};
+  const auto neighbours = std::make_shared<retro::SampleNeighbours>(folder, project, settings, samples, options);
+  const bool by_number = settings.samples > 0;
+  dataset.complete_with([neighbours, before, by_number](const Dataset& data, std::int64_t number, Sample& sample) {
+    if (by_number) return neighbours->add_to(number, sample);
+    const auto [corpus, window] = data.window_of(number);
+    neighbours->add_to(before[std::size_t(corpus)] + window, sample);
+  });
+}
+
+EncoderInput neighbours_of(const std::vector<Sample>& samples, const RetrievalConfig& c) {
+  EncoderInput all;
+  const Index r = c.neighbour_length();
+  for (Index n = 0; n < c.neighbours; ++n)
+    for (const Sample& s : samples) {
+      const Index chunks = Index(s.neighbour_lengths.size()) / c.neighbours;
+      ensure(chunks * c.neighbours == Index(s.neighbour_lengths.size()) && chunks * c.neighbours * r == Index(s.neighbours.size()),
+             "{} tokens of {} neighbours of a sample, {} of each chunk", s.neighbours.size(), s.neighbour_lengths.size(), c.neighbours);
+      all.length = Index(s.neighbours.size());
+      for (Index chunk = 0; chunk < chunks; ++chunk) {
+        const Index at = chunk * c.neighbours + n;
+        all.lengths.push_back(s.neighbour_lengths[std::size_t(at)]);
+        all.tokens.insert(all.tokens.end(), s.neighbours.begin() + at * r, s.neighbours.begin() + (at + 1) * r);
+      }
+    }
+  return all;
+}
+
+}  // namespace gyr
