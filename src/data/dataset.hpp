@@ -111,7 +111,7 @@ class Dataset {
   std::vector<Extract> window(std::int64_t corpus, std::int64_t w) const { return samples_[std::size_t(corpus)]->window(w); }
   // Corpus and window of sample `number`; only for the order shuffled.
   std::pair<std::int64_t, std::int64_t> window_of(std::int64_t number) const {
-    const Blend::Pick pick = pick_of(number);
+    const Blend::Pick pick = mixture_->at(number);
     return {pick.corpus, samples_[std::size_t(pick.corpus)]->window_of(pick.number)};
   }
   // Corpus of sample `number`, and the index of its first sequence there.
