@@ -64,6 +64,19 @@ std::string difference(const StepOutcome& one, const StepOutcome& many) {
   return all;
 }
 
+// FP8 rounds outputs of GEMMs that have few significant bits. Some of them are near a tie, and get another code if they differ by one part in
+// 1e16. In these small models, one code is up to a tenth of a gradient. Few draws have such a difference: rank 0 counts them.
+constexpr double largest_difference_of_ties = 0.1;
+int draws_with_ties = 0;
+
+std::string difference_beyond_ties(const StepOutcome& one, const StepOutcome& many) {
+  const std::string all = difference(one, many);
+  const Errors errors = errors_of(one, many);
+  const bool small = std::max({errors.loss, errors.norm, errors.worst_gradient()}) <= largest_difference_of_ties;
+  if (!all.empty() && small) ++draws_with_ties;
+  return small ? "" : all;
+}
+
 // Result of one step on one rank.
 StepOutcome single_rank_outcome(const Draw& d) {
   Grid grid(grid_layout(1, 1, 1, {{0, d.model.layers()}}), MPI_COMM_SELF, WaitPolicy::spin);
@@ -176,8 +189,9 @@ std::string of_step(const Draw& d, Grid& grid) {
   for (int i = 0; i < memory_categories; ++i)
     if (rig.engine.measured().bytes(Memory(i)) != plan.capacity.bytes(Memory(i)))
       return fmt::format("{} takes {} bytes, planned {}", name_of(Memory(i)), rig.engine.measured().bytes(Memory(i)), plan.capacity.bytes(Memory(i)));
-  if (grid.position() != 0) return "";
-  return difference(single_rank_outcome(d), {result, gradients});
+  if (grid.position() != 0 || d.rounds_other_values) return "";
+  const StepOutcome one = single_rank_outcome(d), many{result, gradients};
+  return d.fp8 == Fp8Recipe::none ? difference(one, many) : difference_beyond_ties(one, many);
 }
 
 // Error of a draw on this rank, or empty. Every rank of the world takes part.
@@ -284,13 +298,32 @@ Draw with_twins(Draw d) {
   return d;
 }
 
-// A draw whose layers are ternary: layer types that cannot be are replaced by attention and MLP.
-Draw with_ternary_layers(Draw d) {
+// A draw in which MLPs replace layer types whose linear layers have no other form.
+Draw without_latent_attention_and_experts(Draw d) {
   for (std::string* pattern : {&d.model.pattern, &d.ahead.pattern}) {
     std::replace(pattern->begin(), pattern->end(), 'L', '-');
     std::replace(pattern->begin(), pattern->end(), 'E', '-');
   }
+  return d;
+}
+Draw with_ternary_layers(Draw d) {
+  d = without_latent_attention_and_experts(std::move(d));
   d.model.lora = {}, d.model.linear = LinearLayers::ternary;
+  return d;
+}
+// True if several tensor-parallel ranks hold the same head or group. Each has a part of its gradient, and rounds this part.
+bool has_copies_of_heads(const Draw& d) {
+  const ModelConfig& m = d.model;
+  const std::string layers = all_layers(d.full_model());
+  const auto fewer = [&](const char* symbols, std::initializer_list<Index> units) {
+    return layers.find_first_of(symbols) != std::string::npos && std::min(units) < d.tensor;
+  };
+  return fewer("P*WB", {m.attention.num_heads, m.attention.num_kv_heads}) || fewer("PM", {m.mamba.num_heads, m.mamba.num_groups}) ||
+         fewer("G", {m.delta.num_heads, m.delta.num_key_heads});
+}
+Draw with_fp8(Draw d, Fp8Recipe recipe) {
+  d = without_latent_attention_and_experts(std::move(d));
+  d.fp8 = recipe, d.rounds_other_values = recipe == Fp8Recipe::tensor ? has_copies_of_heads(d) : d.tensor > 1 || d.context > 1;
   return d;
 }
 
@@ -306,6 +339,43 @@ TEST(draws, ternary_layers_equal_one_rank) {
     ++tried, sharded += d.tensor > 1;
   }
   EXPECT_TRUE(tried >= 15 && sharded >= 5) << tried << " draws, " << sharded << " of them with tensor parallelism";
+}
+
+// One scale per operand is that of the micro-batch and of the full weight on any layout. Blocks equal those of one rank where ranks share
+// neither a sequence nor a layer. On all layouts, traffic, memory and FLOPs are as planned.
+TEST(draws, fp8_gemms_equal_one_rank) {
+  World world;
+  const Index seed = number_of("GYR_SEED", 1);
+  std::map<std::string, int> seen;
+  draws_with_ties = 0;
+  for (Index i = 0; i < 30; ++i) {
+    const Fp8Recipe recipe = i % 3 < 2 ? Fp8Recipe::tensor : i % 2 == 0 ? Fp8Recipe::blocks : Fp8Recipe::mxfp8;
+    const Draw d = with_fp8(draw(std::uint64_t(seed), 3 * i, world.size), recipe);
+    if (d.source_length > 0 || !can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
+    if (!expect_right(world, d, fmt::format("FP8 draw {} of seed {}", i, seed), fmt::format("GYR_SEED={}", seed))) return;
+    const std::string compared = d.rounds_other_values ? "" : "compared, ";
+    ++seen[compared + (recipe != Fp8Recipe::tensor ? "blocks" : d.tensor > 1 ? "tensor parallel" : d.context > 1 ? "context parallel" : "data")];
+  }
+  for (const char* kind : {"blocks", "compared, blocks", "tensor parallel", "compared, tensor parallel", "compared, context parallel"})
+    EXPECT_GE(seen[kind], 1) << kind;
+  EXPECT_LE(draws_with_ties, 3);
+}
+
+// Each rank has a head of 128 channels and 128 MLP channels, so that no block is cut.
+TEST(draws, tensor_parallel_ranks_round_the_same_fp8_blocks) {
+  World world;
+  draws_with_ties = 0;
+  for (const Fp8Recipe recipe : {Fp8Recipe::blocks, Fp8Recipe::mxfp8})
+    for (const bool sequence : {false, true}) {
+      Draw d;
+      d.model = named("T1").model, d.model.pattern = "*-", d.model.hidden_size = 128;
+      d.tensor = 2, d.data = std::min(2, world.size / 2), d.sequence = sequence;
+      d.model.attention.num_heads = d.model.attention.num_kv_heads = d.tensor, d.model.attention.head_dim = 128;
+      d.model.mlp.intermediate_size = 128 * d.tensor;
+      d.micro_batch_size = 2, d.seq_length = 70, d.fp8 = recipe;
+      if (!expect_right(world, d, "FP8 with full blocks", "the same test")) return;
+    }
+  EXPECT_EQ(draws_with_ties, 0);
 }
 
 // Every part of the program learns of a layer type from its registration alone: with a type that only the tests have, a

@@ -522,27 +522,49 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   }
 }
 
-// Ternary layers over tensor-parallel ranks. Each GEMM of a forward sums the magnitudes of its sections, one double each. A row-parallel
-// layer takes the maximum of each row once per forward, and the backward reads it. Recomputed layers repeat their first GEMM, and the last
-// one only if a norm follows their residual sum or, in the first residual block of P, another block does.
-void ternary_scales(const Place& p, Ledger& ledger) {
-  if (p.model().linear == LinearLayers::full) return;
-  const Index micros = p.config.micros;
-  const auto reduce = [&](const Mixers& m, Index calls, Index bytes) {
-    if (m.ranks > 1) add(ledger, m.name, Operation::all_reduce, micros * calls, bytes);
-  };
-  const auto layer = [&](const Mixers& m, std::vector<Index> column_parallel) {
-    for (const Index sections : column_parallel) reduce(m, p.count(m.symbols) + p.count(m.symbols, RecomputeCost::gemm), sections * 8);
-    const bool hybrid = std::string(m.symbols).find('P') != std::string::npos, mlp = std::string(m.symbols).find('-') != std::string::npos;
-    const Index of_hybrid = hybrid && !mlp && p.model().norm_placement == NormPlacement::before ? p.count("P", RecomputeCost::sum) : 0;
-    reduce(m, p.count(m.symbols) + last_sums_again(p, m.symbols) + of_hybrid, 8);
-    reduce(m, p.count(m.symbols) + p.count(m.symbols, RecomputeCost::sum), p.rows() * p.wide);
-  };
-  for (const Mixers& ssm : ssm_of(p)) layer(ssm, {5});
+// Calls layer(mixers, sections) for the linear layers of each kind of branch. `sections`: for each of its column-parallel GEMMs, the number
+// of parts of the weight that have a scale of their own in ternary layers. One row-parallel GEMM follows.
+template <class Body>
+void for_linear_layers(const Place& p, const Body& layer) {
+  for (const Mixers& ssm : ssm_of(p)) layer(ssm, std::vector<Index>{5});
   for (const Mixers& attention : attention_of(p))
     layer(attention, p.model().attention.output_gate ? std::vector<Index>{3, 1} : std::vector<Index>{3});
-  layer({"P-B", p.tensor, "tensor"}, {p.model().mlp.gated ? 2 : 1});
-  layer({"G", p.tensor, "tensor"}, {6});
+  layer(Mixers{"P-B", p.tensor, "tensor"}, std::vector<Index>{p.model().mlp.gated ? 2 : 1});
+  layer(Mixers{"G", p.tensor, "tensor"}, std::vector<Index>{6});
+}
+// Forward GEMMs of a micro-batch. Recomputed layers repeat their column-parallel GEMMs, and the row-parallel one only if a norm follows
+// their residual sum or, in the first residual block of P, another block does.
+Index column_parallel_gemms(const Place& p, const Mixers& m) { return p.count(m.symbols) + p.count(m.symbols, RecomputeCost::gemm); }
+Index row_parallel_gemms(const Place& p, const Mixers& m) {
+  const bool hybrid = std::string(m.symbols).find('P') != std::string::npos, mlp = std::string(m.symbols).find('-') != std::string::npos;
+  const Index of_hybrid = hybrid && !mlp && p.model().norm_placement == NormPlacement::before ? p.count("P", RecomputeCost::sum) : 0;
+  return p.count(m.symbols) + last_sums_again(p, m.symbols) + of_hybrid;
+}
+
+// Ternary layers over tensor-parallel ranks. Each GEMM of a forward sums the magnitudes of its sections, one double each. A row-parallel
+// layer takes the maximum of each row once per forward, and the backward reads it.
+void ternary_scales(const Place& p, Ledger& ledger) {
+  if (p.model().linear == LinearLayers::full) return;
+  for_linear_layers(p, [&](const Mixers& m, const std::vector<Index>& column_parallel) {
+    const auto reduce = [&](Index calls, Index bytes) {
+      if (m.ranks > 1) add(ledger, m.name, Operation::all_reduce, p.config.micros * calls, bytes);
+    };
+    for (const Index sections : column_parallel) reduce(column_parallel_gemms(p, m), sections * 8);
+    reduce(row_parallel_gemms(p, m), 8);
+    reduce(p.count(m.symbols) + p.count(m.symbols, RecomputeCost::sum), p.rows() * p.wide);
+  });
+}
+
+// FP8 GEMMs with one scale per operand: each takes the maxima of its two operands, two floats, over tensor- and over context-parallel ranks.
+// A backward has two GEMMs for each one of the forward.
+void fp8_maxima(const Place& p, Ledger& ledger) {
+  if (p.config.fp8 != Fp8Recipe::tensor) return;
+  for_linear_layers(p, [&](const Mixers& m, const std::vector<Index>& column_parallel) {
+    const Index columns = Index(column_parallel.size());
+    const Index gemms = columns * column_parallel_gemms(p, m) + row_parallel_gemms(p, m) + 2 * (columns + 1) * p.count(m.symbols);
+    if (m.ranks > 1) add(ledger, m.name, Operation::all_reduce, p.config.micros * gemms, 8);
+    if (p.context > 1) add(ledger, "context", Operation::all_reduce, p.config.micros * gemms, 8);
+  });
 }
 
 // Cross-attention over tensor-parallel ranks: gathers the encoder output (twice, with sequence parallelism) and reduces
@@ -831,6 +853,7 @@ Ledger closed_form(const EngineConfig& config, const Layout& layout, int positio
   Ledger ledger;
   tensor_axis(p.writing(), ledger);
   ternary_scales(p.writing(), ledger);
+  fp8_maxima(p.writing(), ledger);
   context_axis(p.writing(), ledger);
   if (p.source.rows() > 0) {
     tensor_axis(p.reading(), ledger);

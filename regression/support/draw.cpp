@@ -380,6 +380,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen, c.optimizer.lora = model.lora;
   c.recompute = recompute, c.offload = offload;
+  c.fp8 = fp8;
   c.seed = 11;
   return c;
 }
@@ -506,7 +507,8 @@ std::string Draw::text() const {
   if (a.soft_cap > 0 || model.lm_head_soft_cap > 0) s += fmt::format(", soft caps {:.3} and {:.3}", a.soft_cap, model.lm_head_soft_cap);
   const DropoutConfig& d = model.dropout;
   if (d.any()) s += fmt::format(", dropout {:.3} {:.3} {:.3} {:.3}", d.embedding, d.residual, d.attention, d.head);
-  s += fmt::format("{}{}{}", model.linear == LinearLayers::ternary ? ", ternary" : "", a.sinks ? ", sinks" : "",
+  constexpr const char* recipes[] = {"", ", FP8 by tensor", ", FP8 by blocks", ", MXFP8"};
+  s += fmt::format("{}{}{}{}", model.linear == LinearLayers::ternary ? ", ternary" : "", recipes[int(fp8)], a.sinks ? ", sinks" : "",
                    a.rope_scaling.type == RopeScaling::dynamic ? ", dynamic RoPE scaling" : "");
   s += fmt::format(", window {}{}", model.window.size, model.window.rope_theta > 0 ? " with its own rope_theta" : "");
   s += fmt::format("; mamba {} heads of {}, {} groups of {}, conv_kernel {} chunk_size {} norm {}{}{}{}", c.num_heads, c.head_dim, c.num_groups,
@@ -581,6 +583,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.frozen.clear(); });
   attempt([](Draw& d) { d.model.lora = {}; });
   attempt([](Draw& d) { d.model.linear = LinearLayers::full; });
+  attempt([](Draw& d) { d.fp8 = Fp8Recipe::none; });
   attempt([](Draw& d) { d.model.attention.output_gate = false; });
   attempt([](Draw& d) { d.model.moe.shared_gate = false; });
   attempt([](Draw& d) { d.model.lora.also.clear(); });

@@ -45,6 +45,8 @@ struct Draw {
   Pool pool = Pool::first;
   ClassFront front = ClassFront::usual;
   std::vector<std::string> frozen;
+  Fp8Recipe fp8 = Fp8Recipe::none;
+  bool rounds_other_values = false;  // FP8 rounds other values or blocks than on one rank, so that results differ
 
   int ranks() const { return data * pipeline * context * tensor; }
   Layout layout() const;
