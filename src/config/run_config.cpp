@@ -23,6 +23,7 @@ std::vector<std::string> names_of(const std::vector<Weight>& weights) {
 void check_data(const RunConfig& run) {
   require(run.train.non_finite != NonFinite::rollback || run.data.order != "megatron", Exit::config,
           "train.non_finite = rollback needs data.order shuffled: the megatron order depends on how many samples are read");
+  check_retrieval(run);
   require(run.train.eval_every == 0 || split_fractions(run.data.split)->at(1) > 0, Exit::config,
           "train.eval_every = {} evaluates on the validation split, but data.split = {} leaves that empty", run.train.eval_every, run.data.split);
   mixture_stages(run.data.stages, run.train.seq_length, std::vector<double>(run.data.prefixes.size(), 1));  // throws if they are not in order
@@ -57,6 +58,12 @@ void check_best(const RunConfig& run, const Deck& deck) {
           "{}: the best checkpoint is that of the lowest validation loss, and the run does not validate; set train.eval_every, or "
           "checkpoint.keep_best=false",
           deck.settings_text({"checkpoint.keep_best", "train.eval_every"}));
+}
+
+// Token files of the samples, and their neighbours.
+void read_samples_of(RunConfig& run, Deck& deck, const std::string& tokenizer) {
+  run.data = read_data(data_section(deck), tokenizer);
+  run.retro = read_retro(deck.section("retro", "neighbours of the samples, for layers R of model.pattern", Effect::course));
 }
 
 void read_objective_of(RunConfig& run, Deck& deck, const Objective& otherwise) {
@@ -165,8 +172,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   check_source(run.model);
   run.model.objective->check_model(run.model);
   check_bounds(run.model, model);
-  run.data = read_data(data_section(deck), defaults.tokenizer);
-  run.retro = read_retro(deck.section("retro", "neighbours of the samples, for layers R of model.pattern", Effect::course));
+  read_samples_of(run, deck, defaults.tokenizer);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length, planned_steps(run.policy));
   Section& optimizer = deck.section("optimizer", "update rule of the weights, and its learning rate", Effect::course);
   const std::vector<Weight> weights = declared_weights(run.model);
@@ -211,7 +217,6 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   check_bounds(run, deck);
   check_data(run), check_fp8(run, deck);
   check_best(run, deck);
-  check_retrieval(run);
   if (run.policy) check_policy(run, deck);
   return run;
 }

@@ -54,7 +54,10 @@ class ShuffledSamples : public Samples {
     ensure(number >= 0, "sample number {} is out of range; it is 0 or larger", number);
     return window(window_of(number));
   }
-  std::int64_t window_of(std::int64_t number) const override { return permuted(number % windows_, windows_, epoch_key(seed_, number / windows_)); }
+  std::int64_t window_of(std::int64_t number) const override {
+    const std::int64_t epoch = number / windows_;
+    return permuted(number % windows_, windows_, epoch_key(seed_, epoch));
+  }
   std::vector<Extract> window(std::int64_t w) const override {
     ensure(w >= 0 && w < windows_, "window {} is out of range; there are {}", w, windows_);
     return extracts_from(start_ + w * seq_length_, seq_length_ + predicts_);
