@@ -26,6 +26,7 @@
 #define GYR_ELEMENTWISE(T)                                                                         \
   template void fill<T>(Device&, Tensor1<T>, double);                                              \
   template void add<T>(Device&, Matrix<const T>, Matrix<T>);                                       \
+  template void multiply<T>(Device&, Matrix<const T>, Matrix<const T>, Matrix<T>);                 \
   template void bias_scale<T>(Device&, Tensor1<const Acc<T>>, Tensor1<const Acc<T>>, Matrix<T>);   \
   template void add_bias<T>(Device&, Tensor1<const Acc<T>>, double, Matrix<T>);                    \
   template void divide_rows<T>(Device&, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor2<T>); \
@@ -106,9 +107,10 @@
                                          Matrix<const Acc<T>>, Matrix<const Acc<T>>, Matrix<T>, Matrix<T>, Matrix<T>);
 #define GYR_CONVOLUTION(T)                                                                                                                 \
   template void convolution<T>(Device&, Index, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>, Tensor3<const T>, Matrix<T>, \
-                               const Documents&);                                                                                          \
+                               const Documents&, ConvolutionEnd);                                                                          \
   template void convolution_backward<T>(Device&, Index, Matrix<const T>, Matrix<const T>, Tensor2<const Acc<T>>, Tensor1<const Acc<T>>,    \
-                                        Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>, Tensor1<Acc<T>>, Tensor3<T>, const Documents&);      \
+                                        Tensor3<const T>, Matrix<T>, Tensor2<Acc<T>>, Tensor1<Acc<T>>, Tensor3<T>, const Documents&,       \
+                                        ConvolutionEnd);                                                                                   \
   template void convolution_tail<T>(Device&, Index, Matrix<const T>, Tensor3<const T>, Tensor3<T>);
 
 #define GYR_EMBEDDING(T)                                                                                  \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Causal depthwise convolution with SiLU on the host. kernels/ops/convolution.hpp has the formulas.
+// Causal depthwise convolution, with or without SiLU, on the host. kernels/ops/convolution.hpp has the formulas.
 #include "kernels/ops/convolution.hpp"
 #include "kernels/base/instances.hpp"
 #include "kernels/base/math.hpp"
@@ -74,7 +74,14 @@ void with_taps(Index conv_kernel, const F& f) {
   else f(std::integral_constant<int, most_taps>());
 }
 
-template <class T, int taps>
+// The end of the convolution is a template parameter of the kernels, so that their loops over channels vectorize.
+template <class F>
+void with_end(ConvolutionEnd end, const F& f) {
+  if (end == ConvolutionEnd::silu) f(std::true_type());
+  else f(std::false_type());
+}
+
+template <class T, int taps, bool through_silu>
 void forward(Device& dev, const Filter<T, taps>& filter, const History<T>& history, Index batch, Matrix<T> y) {
   using A = Acc<T>;
   const Index C = y.columns, seq_length = history.seq_length, blocks = ceil_div(C, block), segments = ceil_div(seq_length, segment);
@@ -91,7 +98,8 @@ void forward(Device& dev, const Filter<T, taps>& filter, const History<T>& histo
           for (Index j = 0; j < width; ++j) {
             A c = bias[j];
             for (int k = 0; k < taps; ++k) c = std::fma(w[k * C + j], A(in[k][j]), c);
-            out[j] = T(silu(c));
+            if constexpr (through_silu) out[j] = T(silu(c));
+            else out[j] = T(c);
           }
         }
       });
@@ -99,7 +107,7 @@ void forward(Device& dev, const Filter<T, taps>& filter, const History<T>& histo
 
 // Backward pass. Tokens are processed from last to first, so that dx(t) finds dc(t .. t+K-1) in a ring buffer. Each
 // block of channels owns its dw and dbias.
-template <class T, int taps>
+template <class T, int taps, bool through_silu>
 struct Backward {
   using A = Acc<T>;
   Filter<T, taps> filter;
@@ -122,7 +130,7 @@ struct Backward {
   }
 
   // Computes dc of token t, and adds its contribution to the gradients of the weights and the bias.
-  KOKKOS_INLINE_FUNCTION void through_silu(Index unit, Index b, Index t, Index first, Index width) const {
+  KOKKOS_INLINE_FUNCTION void to_sum(Index unit, Index b, Index t, Index first, Index width) const {
     const T* in[taps];
     history.seen(b, t, first, in);
     const T* const dout = dy.row(b * history.seq_length + t) + first;
@@ -133,7 +141,8 @@ struct Backward {
     for (Index j = 0; j < width; ++j) {
       A x[taps], c = bias[j];
       for (int k = 0; k < taps; ++k) x[k] = A(in[k][j]), c = std::fma(w[k * C + j], x[k], c);
-      const A d = A(dout[j]) * silu_slope(c);
+      A d = A(dout[j]);
+      if constexpr (through_silu) d *= silu_slope(c);
       for (int k = 0; k < taps; ++k) dw[k * block + j] += d * x[k];
       dw[taps * block + j] += d;
       dc[j] = d;
@@ -160,7 +169,7 @@ struct Backward {
     for (Index j = 0; j < block; ++j) ring(unit, taps, j) = 0;
     for (Index b = 0; b < batch; ++b)
       for (Index t = history.seq_length - 1; t >= (dbefore.data() ? 1 - history.conv_kernel : 0); --t) {
-        if (t >= 0) through_silu(unit, b, t, first, width);
+        if (t >= 0) to_sum(unit, b, t, first, width);
         to_inputs(unit, b, t, first, width);
       }
     const Index unused = taps - history.conv_kernel;
@@ -175,20 +184,21 @@ struct Backward {
 
 template <class T>
 void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before,
-                 Matrix<T> y, const Documents& documents) {
+                 Matrix<T> y, const Documents& documents, ConvolutionEnd end) {
   const Index C = x.columns, K = w.extent(1);
   with_taps(K, [&](auto taps) {
     const Filter<T, taps> filter(dev, C);
     if (dev.dry_run()) return;
     filter.fill(dev, w, bias);
-    forward<T, taps>(dev, filter, {x, before.data(), filter.zeros.data(), x.rows / batch, K, documents}, batch, y);
+    const History<T> history{x, before.data(), filter.zeros.data(), x.rows / batch, K, documents};
+    with_end(end, [&](auto silu) { forward<T, taps, silu>(dev, filter, history, batch, y); });
   });
 }
 
 template <class T>
 void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
                           Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
-                          const Documents& documents) {
+                          const Documents& documents, ConvolutionEnd end) {
   using A = Acc<T>;
   const Index C = x.columns, K = w.extent(1), blocks = ceil_div(C, block);
   with_taps(K, [&](auto taps) {
@@ -197,7 +207,9 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
     if (dev.dry_run()) return;
     filter.fill(dev, w, bias);
     const History<T> history{x, before.data(), filter.zeros.data(), x.rows / batch, K, documents};
-    for_rows(dev, "convolution_backward", blocks, Backward<T, taps>{filter, history, dy, dx, dw, dbias, dbefore, ring, dweight});
+    with_end(end, [&](auto silu) {
+      for_rows(dev, "convolution_backward", blocks, Backward<T, taps, silu>{filter, history, dy, dx, dw, dbias, dbefore, ring, dweight});
+    });
   });
 }
 

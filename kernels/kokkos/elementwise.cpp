@@ -43,6 +43,17 @@ void add(Device& dev, Matrix<const T> x, Matrix<T> y) {
       "add", dev, x, y, KOKKOS_LAMBDA(T & to, const T& from) { to = T(Acc<T>(to) + Acc<T>(from)); });
 }
 
+template <class T>
+void multiply(Device& dev, Matrix<const T> a, Matrix<const T> b, Matrix<T> y) {
+  using A = Acc<T>;
+  for_teams(
+      "multiply", dev, y.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
+        const T *const left = a.row(r), *const right = b.row(r);
+        T* const to = y.row(r);
+        each(team, y.columns, [=](Index c) { to[c] = T(A(left[c]) * A(right[c])); });
+      });
+}
+
 template <class S, class T>
 void convert(Device& dev, Matrix<const S> x, Matrix<T> y) {
   for_pairs(

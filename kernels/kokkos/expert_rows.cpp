@@ -94,16 +94,51 @@ void weighted_glu_backward(Device& dev, const ExpertRows& rows, Tensor2<const T>
       });
 }
 
+template <Activation a, class T>
+void weighted_activation(Device& dev, const ExpertRows& rows, Tensor2<const T> up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
+  using A = Acc<T>;
+  const Index width = y.extent(1);
+  for_teams(
+      "weighted_glu", dev, y.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+        const T* const from = up.data() + p * width;
+        const A weight = w.data()[rows.slot(p)];
+        T* const to = y.data() + p * width;
+        each(team, width, [=](Index f) { to[f] = T(weight * activation_at<a>(A(from[f]))); });
+      });
+}
+
+template <Activation a, class T>
+void weighted_activation_backward(Device& dev, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> up, Tensor2<const Acc<T>> w,
+                                  Tensor2<T> dup, Tensor2<Acc<T>> dw) {
+  using A = Acc<T>;
+  const Index width = dy.extent(1);
+  for_teams(
+      "weighted_glu_backward", dev, dy.extent(0), KOKKOS_LAMBDA(const Team& team, Index p) {
+        const T *const from = up.data() + p * width, *const dout = dy.data() + p * width;
+        T* const to = dup.data() + p * width;
+        const A weight = w.data()[rows.slot(p)];
+        const A along = sum<A>(team, width, [=](Index f, A& s) { s += A(dout[f]) * activation_at<a>(A(from[f])); });
+        each(team, width, [=](Index f) { to[f] = T(weight * A(dout[f]) * activation_slope<a>(A(from[f]))); });
+        once(team, [=] { dw.data()[rows.slot(p)] = along; });
+      });
+}
+
 }  // namespace
 
 template <class T>
 void weighted_glu(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
-  with_activation(a, [&](auto which) { weighted_glu<which(), T>(dev, rows, gate_up, w, y); });
+  with_activation(a, [&](auto which) {
+    if (gate_up.extent(1) == y.extent(1)) weighted_activation<which(), T>(dev, rows, gate_up, w, y);
+    else weighted_glu<which(), T>(dev, rows, gate_up, w, y);
+  });
 }
 template <class T>
 void weighted_glu_backward(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
                            Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
-  with_activation(a, [&](auto which) { weighted_glu_backward<which(), T>(dev, rows, dy, gate_up, w, dgate_up, dw); });
+  with_activation(a, [&](auto which) {
+    if (gate_up.extent(1) == dy.extent(1)) weighted_activation_backward<which(), T>(dev, rows, dy, gate_up, w, dgate_up, dw);
+    else weighted_glu_backward<which(), T>(dev, rows, dy, gate_up, w, dgate_up, dw);
+  });
 }
 
 template <class T>

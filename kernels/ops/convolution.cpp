@@ -21,25 +21,25 @@ void check(Index batch, const Matrix<const T>& x, const Tensor2<const Acc<T>>& w
 
 template <class T>
 void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before,
-                 Matrix<T> y, const Documents& documents) {
+                 Matrix<T> y, const Documents& documents, ConvolutionEnd end) {
   check(batch, x, w, before);
   documents.check(x.rows);
   const Index C = x.columns, K = w.extent(1);
   const auto run = dev.launch("convolution", (2.0 * K + 4) * x.rows * C, 2.0 * sizeof(T) * x.rows * C);
   const Workspace workspace(dev.scratch, "convolution");
-  backend::convolution<T>(dev, batch, x, w, bias, before, y, documents);
+  backend::convolution<T>(dev, batch, x, w, bias, before, y, documents, end);
 }
 
 template <class T>
 void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
                           Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
-                          const Documents& documents) {
+                          const Documents& documents, ConvolutionEnd end) {
   check(batch, x, w, before);
   documents.check(x.rows);
   const Index C = x.columns, K = w.extent(1);
   const auto run = dev.launch("convolution_backward", (6.0 * K + 9) * x.rows * C, 3.0 * sizeof(T) * x.rows * C);
   const Workspace workspace(dev.scratch, "convolution_backward");
-  backend::convolution_backward<T>(dev, batch, dy, x, w, bias, before, dx, dw, dbias, dbefore, documents);
+  backend::convolution_backward<T>(dev, batch, dy, x, w, bias, before, dx, dw, dbias, dbefore, documents, end);
 }
 
 template <class T>

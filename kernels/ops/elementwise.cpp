@@ -23,6 +23,14 @@ void add(Device& dev, Matrix<const T> x, Matrix<T> y) {
   if (const auto run = dev.launch("add", n, 3.0 * sizeof(T) * n)) backend::add<T>(dev, x, y);
 }
 
+template <class T>
+void multiply(Device& dev, Matrix<const T> a, Matrix<const T> b, Matrix<T> y) {
+  ensure(a.rows == y.rows && a.columns == y.columns && b.rows == y.rows && b.columns == y.columns,
+         "multiply: a ({},{}), b ({},{}) and y ({},{}) have different shapes", a.rows, a.columns, b.rows, b.columns, y.rows, y.columns);
+  const double n = double(y.rows) * y.columns;
+  if (const auto run = dev.launch("multiply", n, 3.0 * sizeof(T) * n)) backend::multiply<T>(dev, a, b, y);
+}
+
 template <class S, class T>
 void convert(Device& dev, Matrix<const S> x, Matrix<T> y) {
   ensure(x.rows == y.rows && x.columns == y.columns, "convert: x ({},{}) and y ({},{}) have different shapes", x.rows, x.columns, y.rows, y.columns);

@@ -13,6 +13,9 @@ template <class T>
 void add(Device&, Tensor1<const T> x, Tensor1<T> y);
 template <class T>
 void add(Device&, Matrix<const T> x, Matrix<T> y);
+// y = a b, element by element
+template <class T>
+void multiply(Device&, Matrix<const T> a, Matrix<const T> b, Matrix<T> y);
 // y = x, converting S to T.
 template <class S, class T>
 void convert(Device&, Matrix<const S> x, Matrix<T> y);
@@ -36,6 +39,8 @@ template <class T>
 void fill(Device&, Tensor1<T> x, double value);
 template <class T>
 void add(Device&, Matrix<const T> x, Matrix<T> y);
+template <class T>
+void multiply(Device&, Matrix<const T> a, Matrix<const T> b, Matrix<T> y);
 template <class S, class T>
 void convert(Device&, Matrix<const S> x, Matrix<T> y);
 template <class T>

@@ -11,6 +11,12 @@ namespace {
 
 Index slots(const ExpertRows& rows) { return rows.place.span(); }
 
+// True if a matrix has the columns of gate and up, or of up alone.
+template <class T>
+bool has_projections_of(const Tensor2<const T>& x, Index width) {
+  return Index(x.extent(1)) == 2 * width || Index(x.extent(1)) == width;
+}
+
 }  // namespace
 
 void group_rows(Device& dev, Tensor2<const std::int32_t> chosen, const ExpertRows& rows) {
@@ -41,9 +47,9 @@ void combine_rows(Device& dev, const ExpertRows& rows, Tensor2<const T> x, Add a
 template <class T>
 void weighted_glu(Device& dev, Activation a, const ExpertRows& rows, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w, Tensor2<T> y) {
   const Index height = y.extent(0), width = y.extent(1);
-  ensure(height == slots(rows) && Index(gate_up.extent(0)) == height && Index(gate_up.extent(1)) == 2 * width && Index(w.span()) == height,
+  ensure(height == slots(rows) && Index(gate_up.extent(0)) == height && has_projections_of(gate_up, width) && Index(w.span()) == height,
          "weighted_glu: gate_up ({},{}) and {} weights do not fit y ({},{})", gate_up.extent(0), gate_up.extent(1), w.span(), height, width);
-  if (const auto run = dev.launch("weighted_glu", 7.0 * height * width, 3.0 * sizeof(T) * height * width))
+  if (const auto run = dev.launch("weighted_glu", 7.0 * height * width, double(sizeof(T)) * double(gate_up.span() + y.span())))
     backend::weighted_glu<T>(dev, a, rows, gate_up, w, y);
 }
 
@@ -52,11 +58,11 @@ void weighted_glu_backward(Device& dev, Activation a, const ExpertRows& rows, Te
                            Tensor2<T> dgate_up, Tensor2<Acc<T>> dw) {
   const Index height = dy.extent(0), width = dy.extent(1);
   for (const auto& pair : {gate_up, Tensor2<const T>(dgate_up)})
-    ensure(height == slots(rows) && Index(pair.extent(0)) == height && Index(pair.extent(1)) == 2 * width,
+    ensure(height == slots(rows) && Index(pair.extent(0)) == height && has_projections_of(pair, width) && pair.extent(1) == gate_up.extent(1),
            "weighted_glu_backward: gate_up ({},{}) does not fit dy ({},{})", pair.extent(0), pair.extent(1), height, width);
   ensure(Index(w.span()) == height && Index(dw.span()) == height, "weighted_glu_backward: {} weights and {} weight gradients for {} rows", w.span(),
          dw.span(), height);
-  if (const auto run = dev.launch("weighted_glu_backward", 16.0 * height * width, 5.0 * sizeof(T) * height * width))
+  if (const auto run = dev.launch("weighted_glu_backward", 16.0 * height * width, double(sizeof(T)) * double(2 * gate_up.span() + dy.span())))
     backend::weighted_glu_backward<T>(dev, a, rows, dy, gate_up, w, dgate_up, dw);
 }
 

@@ -28,11 +28,13 @@ void gather_rows(Device&, const ExpertRows&, Tensor2<const T> x /*(R,D)*/, Tenso
 template <class T>
 void combine_rows(Device&, const ExpertRows&, Tensor2<const T> x /*(R K,D)*/, Add, Tensor2<T> y /*(R,D)*/);
 
-// y(p) = w(slot(p)) up a(gate), with gate and up next to each other as in activation.hpp
+// y(p) = w(slot(p)) up a(gate), with gate and up next to each other as in activation.hpp, or w(slot(p)) a(up) if
+// gate_up has the columns of up alone
 template <class T>
 void weighted_glu(Device&, Activation, const ExpertRows&, Tensor2<const T> gate_up /*(R K,2F)*/, Tensor2<const Acc<T>> w /*(R,K)*/,
                   Tensor2<T> y /*(R K,F)*/);
-// dup = w dy a(gate),   dgate = w dy up a'(gate),   dw(slot(p)) = <dy, up a(gate)>
+// dup = w dy a(gate),   dgate = w dy up a'(gate),   dw(slot(p)) = <dy, up a(gate)>; without a gate
+// dup = w dy a'(up),   dw(slot(p)) = <dy, a(up)>
 template <class T>
 void weighted_glu_backward(Device&, Activation, const ExpertRows&, Tensor2<const T> dy, Tensor2<const T> gate_up, Tensor2<const Acc<T>> w,
                            Tensor2<T> dgate_up, Tensor2<Acc<T>> dw);

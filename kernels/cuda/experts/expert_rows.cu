@@ -105,6 +105,42 @@ GYR_KERNEL weighted_glu_backward_kernel(Global<const std::int32_t> slot, Global<
   });
 }
 
+// Without a gate: y = w a(up)
+template <Activation a, class T, int N>
+GYR_KERNEL weighted_activation_kernel(Global<const std::int32_t> slot, Global<const T> up, Global<const Acc<T>> w, Global<T> y) {
+  using A = Acc<T>;
+  each_row(y.rows(), [&](Index p) {
+    const A weight = w.load(slot.load(p));
+    each_column<N>(y.columns(), [&](Index f) {
+      const auto in = up.template load_pack<N>(p, f);
+      Pack<T, N> out;
+      for (int i = 0; i < N; ++i) out.at[i] = T(weight * activation_at<a>(A(in.at[i])));
+      y.template store_pack<N>(p, f, out);
+    });
+  });
+}
+
+template <Activation a, class T, int N>
+GYR_KERNEL weighted_activation_backward_kernel(Global<const std::int32_t> slot, Global<const T> dy, Global<const T> up, Global<const Acc<T>> w,
+                                               Global<T> dup, Global<Acc<T>> dw) {
+  using A = Acc<T>;
+  each_row(dy.rows(), [&](Index p) {
+    const A weight = w.load(slot.load(p));
+    A along = 0;
+    each_column<N>(dy.columns(), [&](Index f) {
+      const auto in = up.template load_pack<N>(p, f), dout = dy.template load_pack<N>(p, f);
+      Pack<T, N> out;
+      for (int i = 0; i < N; ++i) {
+        along += A(dout.at[i]) * activation_at<a>(A(in.at[i]));
+        out.at[i] = T(weight * A(dout.at[i]) * activation_slope<a>(A(in.at[i])));
+      }
+      dup.template store_pack<N>(p, f, out);
+    });
+    along = warp_sum(along);
+    if (lane() == 0) dw.store(slot.load(p), along);
+  });
+}
+
 template <class T>
 GYR_KERNEL add_weighted_bias_kernel(Global<const std::int32_t> slot, Global<const Acc<T>> w, Global<const Acc<T>> bias, Global<T> y) {
   using A = Acc<T>;
@@ -168,7 +204,12 @@ void weighted_glu(Device& dev, Activation a, const ExpertRows& rows, Tensor2<con
   const Global<T> out(y);
   const Tensor1<const std::int32_t> slot = rows.slot;
   with_activation(a, [&](auto which) {
-    with_packs<T>([&](auto n) { launch(dev, "weighted_glu", grid_of_rows(out), weighted_glu_kernel<which(), T, n>, slot, in, flat(w), out); }, in, out);
+    with_packs<T>(
+        [&](auto n) {
+          const auto kernel = gate_up.extent(1) == y.extent(1) ? weighted_activation_kernel<which(), T, n> : weighted_glu_kernel<which(), T, n>;
+          launch(dev, "weighted_glu", grid_of_rows(out), kernel, slot, in, flat(w), out);
+        },
+        in, out);
   });
 }
 
@@ -181,7 +222,9 @@ void weighted_glu_backward(Device& dev, Activation a, const ExpertRows& rows, Te
   with_activation(a, [&](auto which) {
     with_packs<T>(
         [&](auto n) {
-          launch(dev, "weighted_glu_backward", grid_of_rows(dout), weighted_glu_backward_kernel<which(), T, n>, slot, dout, in, flat(w), din, flat(dw));
+          const auto kernel = gate_up.extent(1) == dy.extent(1) ? weighted_activation_backward_kernel<which(), T, n>
+                                                                : weighted_glu_backward_kernel<which(), T, n>;
+          launch(dev, "weighted_glu_backward", grid_of_rows(dout), kernel, slot, dout, in, flat(w), din, flat(dw));
         },
         dout, in, din);
   });

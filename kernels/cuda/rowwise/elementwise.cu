@@ -28,6 +28,16 @@ GYR_KERNEL add_kernel(Global<const T> x, Global<T> y) {
   });
 }
 
+template <class T, int N>
+GYR_KERNEL multiply_kernel(Global<const T> a, Global<const T> b, Global<T> y) {
+  each_pack<N>(y, [&](Index r, Index c) {
+    const auto left = a.template load_pack<N>(r, c), right = b.template load_pack<N>(r, c);
+    Pack<T, N> out;
+    for (int i = 0; i < N; ++i) out.at[i] = T(Acc<T>(left.at[i]) * Acc<T>(right.at[i]));
+    y.template store_pack<N>(r, c, out);
+  });
+}
+
 template <class S, class T, int N>
 GYR_KERNEL convert_kernel(Global<const S> x, Global<T> y) {
   each_pack<N>(y, [&](Index r, Index c) {
@@ -109,6 +119,13 @@ void add(Device& dev, Matrix<const T> x, Matrix<T> y) {
   const Global<const T> from(x);
   const Global<T> to(y);
   with_packs<T>([&](auto n) { launch(dev, "add", grid_of<n>(to), add_kernel<T, n>, from, to); }, from, to);
+}
+
+template <class T>
+void multiply(Device& dev, Matrix<const T> a, Matrix<const T> b, Matrix<T> y) {
+  const Global<const T> left(a), right(b);
+  const Global<T> to(y);
+  with_packs<T>([&](auto n) { launch(dev, "multiply", grid_of<n>(to), multiply_kernel<T, n>, left, right, to); }, left, right, to);
 }
 
 template <class S, class T>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Causal depthwise convolution with SiLU (kernels/ops/convolution.hpp). A thread processes some adjacent channels over a
+// Causal depthwise convolution, with or without SiLU (kernels/ops/convolution.hpp). A thread processes some adjacent channels over a
 // segment of a sequence. Its registers hold the window of inputs, and prefetched inputs. As in the host kernels, the K
 // weights are the last of `taps` = 4 or 16 weights, padded with leading zeros.
 #include <limits>
@@ -151,7 +151,7 @@ struct Window {
   }
 };
 
-template <class T, int taps, int N>
+template <class T, int taps, int N, bool through_silu>
 GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, int segment, Global<T> y) {
   const Place<N> at(h, segment);
   if (at.empty(h)) return;
@@ -180,7 +180,7 @@ GYR_KERNEL convolution_kernel(History<T> h, Weights<Acc<T>> w, int segment, Glob
         Acc<T> c[N];
         window.see(j, c);
         Pack<T, N> v;
-        for (int i = 0; i < N; ++i) v.at[i] = T(silu(c[i]));
+        for (int i = 0; i < N; ++i) v.at[i] = T(through_silu ? silu(c[i]) : c[i]);
         out.store(0, v);
         out.move_down(1);
       }
@@ -220,7 +220,7 @@ struct Gradient {
 
 // Token t adds w(k) dc(t) to dx(t - (taps-1) + k). A row of dx is complete after the last token whose window includes
 // it. Therefore dc of the next segment's tokens whose windows reach into this segment is computed here, too.
-template <class T, int taps, int N>
+template <class T, int taps, int N, bool through_silu>
 GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, const Global<const T>& dy, const Weights<Acc<T>>& w, const Global<T>& dx,
                                     const Global<T>& dbefore, Gradient<T, taps, N>& sum) {
   // x and dy of the segment; the first row is the next token to read
@@ -252,7 +252,7 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
           if (!usual) window.hide(j, reach);
           Acc<T> dc[N];
           window.see(j, dc);
-          for (int i = 0; i < N; ++i) dc[i] = d.at[i] * silu_slope(dc[i]);
+          for (int i = 0; i < N; ++i) dc[i] = through_silu ? d.at[i] * silu_slope(dc[i]) : d.at[i];
           sum.spread(window, j, reach, dc);
           if (usual || t < inside) sum.count(window, j, dc);
         }
@@ -269,13 +269,13 @@ GYR_DEVICE void gradient_of_segment(const History<T>& h, const Place<N>& at, con
 
 // sums (groups of segments, (taps + 1) C): gradients of weights and bias, summed over the tokens of each block, warp by
 // warp in a fixed order.
-template <class T, int taps, int N>
+template <class T, int taps, int N, bool through_silu>
 GYR_KERNEL_WITHIN(sizeof(T) == 2 && taps == few ? 128 : 224)
 convolution_backward_kernel(History<T> h, Global<const T> dy, Weights<Acc<T>> w, int segment, Global<T> dx, Global<T> dbefore, Global<Acc<T>> sums) {
   using A = Acc<T>;
   const Place<N> at(h, segment);
   Gradient<T, taps, N> sum;
-  if (!at.empty(h)) gradient_of_segment(h, at, dy, w, dx, dbefore, sum);
+  if (!at.empty(h)) gradient_of_segment<T, taps, N, through_silu>(h, at, dy, w, dx, dbefore, sum);
   const Shared<Pack<A, N>> storage;
   GYR_UNROLL
   for (int k = 0; k <= taps; ++k) {
@@ -327,27 +327,31 @@ Global<T> rows_of(const Tensor3<T>& x) {
   return Matrix<T>(x.data(), x.extent(0) * x.extent(1), x.extent(2), x.extent(2));
 }
 
-// Calls f(taps, N), where N channels form a pack: taps = 16 and N = 1 for long kernels, otherwise taps = 4.
+// Calls f(taps, N, silu), where N channels form a pack: taps = 16 and N = 1 for long kernels, otherwise taps = 4.
 template <class T, int N, class F, class... X>
-void with_window(Index conv_kernel, const F& f, const Global<X>&... tensors) {
-  if (conv_kernel > few) f(std::integral_constant<int, largest_conv_kernel>(), std::integral_constant<int, 1>());
-  else with_packs_of<N>([&](auto n) { f(std::integral_constant<int, few>(), n); }, tensors...);
+void with_window(Index conv_kernel, ConvolutionEnd end, const F& f, const Global<X>&... tensors) {
+  const auto with_end = [&](auto taps, auto n) {
+    if (end == ConvolutionEnd::silu) f(taps, n, std::true_type());
+    else f(taps, n, std::false_type());
+  };
+  if (conv_kernel > few) with_end(std::integral_constant<int, largest_conv_kernel>(), std::integral_constant<int, 1>());
+  else with_packs_of<N>([&](auto n) { with_end(std::integral_constant<int, few>(), n); }, tensors...);
 }
 
 }  // namespace
 
 template <class T>
 void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias, Tensor3<const T> before,
-                 Matrix<T> y, const Documents& documents) {
+                 Matrix<T> y, const Documents& documents, ConvolutionEnd end) {
   if (dev.dry_run()) return;
   const Index K = w.extent(1);
   const History<T> history{x, rows_of(before), documents.positions, x.rows / batch, K, batch};
   const int segment = segment_of(history, forward_blocks);
   const Global<T> out(y);
   with_window<T, channels_of<T>>(
-      K,
-      [&](auto taps, auto n) {
-        launch(dev, "convolution", grid_of_segments<n>(history, segment), convolution_kernel<T, taps, n>, history,
+      K, end,
+      [&](auto taps, auto n, auto silu) {
+        launch(dev, "convolution", grid_of_segments<n>(history, segment), convolution_kernel<T, taps, n, silu>, history,
                Weights<Acc<T>>::template of<taps, n>(w, bias), segment, out);
       },
       history.x, history.before, out);
@@ -356,7 +360,7 @@ void convolution(Device& dev, Index batch, Matrix<const T> x, Tensor2<const Acc<
 template <class T>
 void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<const T> x, Tensor2<const Acc<T>> w, Tensor1<const Acc<T>> bias,
                           Tensor3<const T> before, Matrix<T> dx, Tensor2<Acc<T>> dw, Tensor1<Acc<T>> dbias, Tensor3<T> dbefore,
-                          const Documents& documents) {
+                          const Documents& documents, ConvolutionEnd end) {
   using A = Acc<T>;
   const Index C = x.columns, K = w.extent(1), seq_length = x.rows / batch;
   const History<T> history{x, rows_of(before), documents.positions, seq_length, K, batch};
@@ -364,12 +368,12 @@ void convolution_backward(Device& dev, Index batch, Matrix<const T> dy, Matrix<c
   const Global<const T> dout(dy);
   const Global<T> din(dx), dinput = rows_of(dbefore);
   with_window<T, channels_of<T>>(
-      K,
-      [&](auto taps, auto n) {
+      K, end,
+      [&](auto taps, auto n, auto silu) {
         const Global<A> sums(dev.scratch.tensor<A>(units_of(history, segment), (taps + 1) * C));
         if (dev.dry_run()) return;
         const int storage = warps * (taps + 1) * warp_size * n * int(sizeof(A));
-        launch(dev, "convolution_backward", grid_of_segments<n>(history, segment, storage), convolution_backward_kernel<T, taps, n>, history, dout,
+        launch(dev, "convolution_backward", grid_of_segments<n>(history, segment, storage), convolution_backward_kernel<T, taps, n, silu>, history, dout,
                Weights<A>::template of<taps, n>(w, bias), segment, din, dinput, sums);
         launch(dev, "convolution_backward", grid_of_sums(Global<const A>(sums)), add_weights_kernel<A>, C, Index(taps), K, Global<const A>(sums), dw,
                dbias);

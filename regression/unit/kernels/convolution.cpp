@@ -13,6 +13,7 @@ struct Case {
   bool with_bias = true, with_before = true;
   std::vector<std::int32_t> positions = {};  // position of each row in its packed document
   bool dense = false;                        // rows without gaps, aligned to SIMD vectors
+  ConvolutionEnd end = ConvolutionEnd::silu;
   Documents documents() const { return positions.empty() ? Documents() : documents_of(positions); }
   Index rows() const { return batch * seq_length; }
   Index gap(Index gap) const { return dense ? 0 : gap; }
@@ -44,7 +45,7 @@ Values oracle(const Case& s, const Arguments& a) {
                                             : 0;
           c += a.w[j * s.conv_kernel + k] * in;
         }
-        y[(b * s.seq_length + t) * s.channels + j] = c / (1 + std::exp(-c));
+        y[(b * s.seq_length + t) * s.channels + j] = s.end == ConvolutionEnd::linear ? c : c / (1 + std::exp(-c));
       }
   return y;
 }
@@ -59,7 +60,8 @@ Values forward(Device& dev, const Case& s, const Arguments& a) {
   using A = Acc<T>;
   Block<T> x(s.rows(), s.channels, a.x, s.gap(2)), y(s.rows(), s.channels, {}, s.gap(3)), before(1, a.before.size(), a.before);
   Block<A> w(s.channels, s.conv_kernel, a.w), bias(1, s.channels, a.bias);
-  convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before), y.matrix(), s.documents());
+  convolution<T>(dev, s.batch, x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before), y.matrix(), s.documents(),
+                 s.end);
   return y.values();
 }
 
@@ -72,7 +74,7 @@ Gradients backward(Device& dev, const Case& s, const Arguments& a, const Values&
   Block<A> w(s.channels, s.conv_kernel, a.w), bias(1, s.channels, a.bias);
   Block<A> dw(s.channels, s.conv_kernel, Values(a.w.size(), 1)), dbias(1, s.channels, Values(a.bias.size(), 1));
   convolution_backward<T>(dev, s.batch, dy.matrix(), x.matrix(), w.tensor(), s.with_bias ? bias.vector() : Tensor1<A>(), window(s, before),
-                          dx.matrix(), dw.tensor(), s.with_bias ? dbias.vector() : Tensor1<A>(), window(s, dbefore), s.documents());
+                          dx.matrix(), dw.tensor(), s.with_bias ? dbias.vector() : Tensor1<A>(), window(s, dbefore), s.documents(), s.end);
   Gradients g{dx.values(), dw.values(), dbias.values(), dbefore.values()};
   for (Values* v : {&g.w, &g.bias})
     for (double& e : *v) e -= 1;
@@ -95,6 +97,12 @@ std::vector<Case> cases() {
           {1, 40, 1030, 4, true, true}};  // cases at the edges of the kernel's segments and blocks
 }
 
+// Cases of a list, and the same without SiLU.
+std::vector<Case> with_both_ends(std::vector<Case> list) {
+  for (std::size_t i = 0, n = list.size(); i < n; ++i) list.push_back(list[i]), list.back().end = ConvolutionEnd::linear;
+  return list;
+}
+
 std::vector<Case> packed_cases() {
   std::vector<Case> list;
   for (const Lengths& lengths : document_splits(19)) list.push_back({2, 19, 3, 4, true, false, positions_of(lengths, 2, 19)});
@@ -111,7 +119,7 @@ std::vector<Case> packed_cases() {
 }  // namespace
 
 TEST(convolution, matches_reference_formula) {
-  for (const auto& set : {cases(), packed_cases()})
+  for (const auto& set : {with_both_ends(cases()), with_both_ends(packed_cases())})
     for (const Case& s : set) {
       Device dev(false, 1 << 24);
       const Arguments a(s);
@@ -141,8 +149,8 @@ void expect_central_differences(const std::vector<Case>& set) {
   }
 }
 
-TEST(convolution, gradient_is_the_central_difference) { expect_central_differences(cases()); }
-TEST(convolution, gradient_of_packed_documents_is_the_central_difference) { expect_central_differences(packed_cases()); }
+TEST(convolution, gradient_is_the_central_difference) { expect_central_differences(with_both_ends(cases())); }
+TEST(convolution, gradient_of_packed_documents_is_the_central_difference) { expect_central_differences(with_both_ends(packed_cases())); }
 
 // Packed documents give the same bits as separate calls, and their weight gradients add up.
 TEST(convolution, packed_documents_equal_separate_runs) {

@@ -32,6 +32,18 @@ void add_adds(Index n) {
   EXPECT_EQ(values_of(y), want);
 }
 
+// Reads the second half of the columns of a matrix, as a layer does with its projections.
+template <class T>
+void multiply_multiplies(bool strided) {
+  Workbench bench;
+  const auto a = bench.normal<T>(height, 2 * width), b = bench.normal<T>(height, width);
+  const auto y = bench.normal<T>(height, width);
+  const Matrix<const T> left = strided ? columns(a, width, width) : Matrix<const T>(Tensor2<T>(a.data(), height, width));
+  multiply<T>(bench.dev, left, b, y);
+  for (Index r = 0; r < height; ++r)
+    for (Index c = 0; c < width; ++c) ASSERT_EQ(double(y(r, c)), double(T(Acc<T>(left(r, c)) * Acc<T>(b(r, c))))) << r << " " << c;
+}
+
 template <class S, class T>
 void converts(bool strided) {
   Workbench bench;
@@ -94,6 +106,14 @@ TEST(elementwise, add_rounds_once) {
     add_adds<double>(n);
     add_adds<float>(n);
     add_adds<bf16>(n);
+  }
+}
+
+TEST(elementwise, multiply_rounds_once) {
+  for (const bool strided : {false, true}) {
+    multiply_multiplies<double>(strided);
+    multiply_multiplies<float>(strided);
+    multiply_multiplies<bf16>(strided);
   }
 }
 

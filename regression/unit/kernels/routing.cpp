@@ -290,6 +290,42 @@ TEST(expert_rows, weighted_glu_agrees_with_plain_loops) {
     }
 }
 
+// Experts without a gate, with squared ReLU: y = w max(x, 0)^2.
+template <class T>
+void expect_weighted_without_gate(const Case& c, Index width) {
+  Workbench bench;
+  Tables<Acc<T>> t(bench, c);
+  t.run(bench, c);
+  const ExpertRows rows = grouped(bench, c, t.chosen);
+  const Index slots = c.rows * c.rule.top_k;
+  const auto up = bench.normal<T>(slots, width), dup = bench.normal<T>(slots, width), y = bench.normal<T>(slots, width),
+             dy = bench.normal<T>(slots, width);
+  const auto dw = bench.normal<Acc<T>>(c.rows, c.rule.top_k);
+  std::vector<double> out, back, dweights(slots, 0.0);
+  for (Index p = 0; p < slots; ++p)
+    for (Index f = 0; f < width; ++f) {
+      const double x = std::max(0.0, double(up(p, f))), d = double(dy(p, f)), w = double(t.weights.data()[rows.slot(p)]);
+      out.push_back(w * x * x), back.push_back(w * d * 2 * x);
+      dweights[rows.slot(p)] += d * x * x;
+    }
+  weighted_glu<T>(bench.dev, Activation::relu2, rows, up, t.weights, y);
+  weighted_glu_backward<T>(bench.dev, Activation::relu2, rows, dy, up, t.weights, dup, dw);
+  EXPECT_LE(difference(values_of(y), out), tolerance<T>);
+  EXPECT_LE(difference(values_of(dup), back), tolerance<T>);
+  EXPECT_LE(difference(values_of(dw), dweights), tolerance<Acc<T>>);
+}
+
+TEST(expert_rows, weighted_activation_without_gate_agrees_with_loops) {
+  std::mt19937 random(gyr::testing::seed_of_run());
+  for (const Index width : {1, 7, 16, 40})
+    for (int i = 0; i < 3; ++i) {
+      const Case c(random, Kind::continuous);
+      expect_weighted_without_gate<double>(c, width);
+      expect_weighted_without_gate<float>(c, width);
+      expect_weighted_without_gate<bf16>(c, width);
+    }
+}
+
 // Tests a range of slots in the middle of the grouped rows, which begins and ends inside of experts.
 template <class T>
 void expect_weighted_bias(const Case& c, Index width) {
