@@ -402,11 +402,13 @@ void read_window(Section& s, ModelConfig& m) {
       s.get("rope_theta", c.rope_theta, "RoPE base of window layers, without scaling (rope_local_base_freq); 0: base and scaling of model.attention")
           .at_least(0)
           .finite();
+  c.rotary = s.get("rotary", c.rotary, "RoPE in window layers; false: none (NoPE layers of SmolLM3: no_rope_layers)");
 }
 
 ModelConfig with_window(ModelConfig m) {
   m.attention.window = m.window.size;
   if (m.window.rope_theta > 0) m.attention.rope_theta = m.window.rope_theta, m.attention.rope_scaling = {};
+  if (!m.window.rotary) m.attention.rotary_fraction = 0;
   return m;
 }
 

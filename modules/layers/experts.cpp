@@ -78,14 +78,16 @@ bool groups_rows_on_device(const MoeConfig& c, DType dtype, Index rows) { return
 OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
   const MoeConfig& c = m.moe;
   const Run inner = inner_channels(c);
-  const Channels stream = undivided(m.hidden_size), read = by_units({inner, inner}), channels = by_units({inner});
+  const Channels stream = undivided(m.hidden_size), channels = by_units({inner});
+  const Channels read = by_units(c.gated ? std::vector{inner, inner} : std::vector{inner});
   Operator route{"routing", stream, stream, {}, {{name + ".gate.weight", {c.experts, m.hidden_size}}}};
   route.passages = {{TensorState::shared, TensorState::shared, WeightSplit::nowhere, {{{1, 1}, c.routing.top_k, 0, 1}}}};
   if (c.router_bias) route.weights.push_back({name + ".gate.bias", {c.experts}});
   if (c.bias) route.weights.push_back({name + ".gate.e_score_correction_bias", {c.experts}});
   const std::string each = name + (c.experts > 1 ? ".experts.*" : ".experts.0");
-  OperatorChain chain{route, gemm_operator("gate and up", stream, read, {each + ".gate_proj", each + ".up_proj"}, c.expert_bias),
-                      over_units("activation", read, channels), gemm_operator("down", channels, stream, {each + ".down_proj"}, c.expert_bias)};
+  const std::vector<std::string> up = c.gated ? std::vector{each + ".gate_proj", each + ".up_proj"} : std::vector{each + ".up_proj"};
+  OperatorChain chain{route, gemm_operator(c.gated ? "gate and up" : "up", stream, read, up, c.expert_bias), over_units("activation", read, channels),
+                      gemm_operator("down", channels, stream, {each + ".down_proj"}, c.expert_bias)};
   for (Operator& op : chain)
     for (OperatorWeight& w : op.weights)
       if (w.name.starts_with(each)) w.alike = c.experts;
@@ -104,7 +106,7 @@ Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& p
   load_ = &parameters.expert_loads().add(name, c_.experts, bias_);
   const Span mine = c_.experts > 1 ? parameters.experts(c_.experts) : Span{0, 1};
   for (Index e = mine.first; e < mine.last; ++e) experts_.push_back(declare(m, e, fmt::format("{}.experts.{}", name, e), parameters));
-  intermediate_size_ = experts_[0].gate->rows();
+  intermediate_size_ = experts_[0].up->rows();
 }
 
 template <class T>
@@ -124,8 +126,8 @@ auto Experts<T>::declare(const ModelConfig& m, Index number, const std::string& 
   };
   const Shape up{c_.intermediate_size, m.hidden_size}, down{m.hidden_size, c_.intermediate_size};
   Expert expert;
-  expert.gate = matrix(".gate_proj", up, by_rows({inner}), P::Fit::aligned);
-  expert.up = matrix(".up_proj", up, by_rows({inner}), P::Fit::adjacent);
+  if (c_.gated) expert.gate = matrix(".gate_proj", up, by_rows({inner}), P::Fit::aligned);
+  expert.up = matrix(".up_proj", up, by_rows({inner}), c_.gated ? P::Fit::adjacent : P::Fit::aligned);
   expert.down = matrix(".down_proj", down, by_columns({inner}), P::Fit::aligned);
   if (!c_.expert_bias) return expert;
   expert.gate_bias = bias(".gate_proj", c_.intermediate_size, by_rows({inner}), P::Fit::aligned);
@@ -331,7 +333,7 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
   receive(a, frame, chosen, h);
   const Work work = work_of(a, frame);
   const Index n = work.count();
-  const auto gate_up = rows(frame.put(Keys::gate_up, work.row_capacity, 2 * intermediate_size_), 0, n);
+  const auto gate_up = rows(frame.put(Keys::gate_up, work.row_capacity, projected()), 0, n);
   const auto inner = rows(frame.put(Keys::inner, work.row_capacity, intermediate_size_), 0, n);
   Scope scope(a.dev.scratch);
   const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, hidden_size_), 0, n);
@@ -356,7 +358,8 @@ template <class T>
 std::vector<std::vector<const Parameter*>> Experts<T>::all_of(std::initializer_list<Parameter * Expert::*> parts) const {
   std::vector<std::vector<const Parameter*>> all(experts_.size());
   for (std::size_t e = 0; e < experts_.size(); ++e)
-    for (const auto part : parts) all[e].push_back(experts_[e].*part);
+    for (const auto part : parts)
+      if (experts_[e].*part) all[e].push_back(experts_[e].*part);
   return all;
 }
 
@@ -372,7 +375,7 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   const ExpertRows chosen = rows_of(frame);
   const Work work = work_of(a, frame);
   const Index n = work.count();
-  const auto dgate_up = rows(frame.put(Keys::dgate_up, work.row_capacity, 2 * intermediate_size_), 0, n);
+  const auto dgate_up = rows(frame.put(Keys::dgate_up, work.row_capacity, projected()), 0, n);
   Tensor2<const T> source = dy;
   if (work.exchange) {
     const auto received = rows(frame.put(Keys::dreceived, work.row_capacity, hidden_size_), 0, n);
@@ -556,6 +559,8 @@ void read_moe(Section& s, ModelConfig& m) {
   c.shared_gate =
       s.get("shared_gate", c.shared_gate, "output of the shared expert is multiplied by the sigmoid of a score of the row (shared_expert_gate)");
   c.activation = get_word(s, "activation", c.activation, activation_words, "activation of the experts, the shared one included (hidden_act)");
+  c.gated = s.get("gated", c.gated, "gated experts, down(a(gate) up), the shared one included; false: down(a(up))");
+  c.shared_multiplier = s.get("shared_multiplier", c.shared_multiplier, "factor on the output of the shared expert").finite();
   c.expert_bias = s.get("expert_bias", c.expert_bias, "biases of gate_proj, up_proj and down_proj in all experts, the shared one included");
   c.router_bias = s.get("router_bias", c.router_bias, "bias of the router logits");
   const std::string score = s.get("score", r.score == Routing::softmax ? "softmax" : "sigmoid",
@@ -575,7 +580,11 @@ void read_moe(Section& s, ModelConfig& m) {
 
 ModelConfig with_shared_expert(const ModelConfig& m) {
   ModelConfig shared = m;
-  shared.mlp = {.intermediate_size = m.moe.shared_intermediate_size, .activation = m.moe.activation, .bias = m.moe.expert_bias};
+  shared.mlp = {.intermediate_size = m.moe.shared_intermediate_size,
+                .activation = m.moe.activation,
+                .gated = m.moe.gated,
+                .bias = m.moe.expert_bias,
+                .down_multiplier = m.moe.shared_multiplier};
   return shared;
 }
 
@@ -584,7 +593,8 @@ ModelConfig with_gated_shared_expert(const ModelConfig& m) {
   shared.moe = {};
   shared.moe.experts = shared.moe.routing.top_k = 1, shared.moe.intermediate_size = m.moe.shared_intermediate_size;
   shared.moe.routing.score = Routing::sigmoid, shared.moe.routing.normalize = false;
-  shared.moe.activation = m.moe.activation, shared.moe.expert_bias = m.moe.expert_bias;
+  shared.moe.routing.scale = m.moe.shared_multiplier;
+  shared.moe.activation = m.moe.activation, shared.moe.gated = m.moe.gated, shared.moe.expert_bias = m.moe.expert_bias;
   return shared;
 }
 
@@ -592,7 +602,7 @@ LayerFlops experts_flops(const ModelConfig& m, const TextLengths&) {
   const MoeConfig& c = m.moe;
   LayerFlops f;
   f.gemms = 2.0 * m.hidden_size * double(c.experts + c.shared_gate) +
-            6.0 * m.hidden_size * (double(c.routing.top_k) * double(c.intermediate_size) + double(c.shared_intermediate_size));
+            (c.gated ? 6.0 : 4.0) * m.hidden_size * (double(c.routing.top_k) * double(c.intermediate_size) + double(c.shared_intermediate_size));
   return f;
 }
 

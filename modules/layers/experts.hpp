@@ -2,6 +2,7 @@
 // Mixture of experts: a router sends each row to top_k of E gated MLPs, and their outputs are added up with the routing weights,
 //   y = sum over chosen e of w_e (up_e(h) a(gate_e(h))) down_e'
 //   h normed rows, a activation, w_e routing weight from the scores of gate(h) as in routing.hpp
+// Without a gate (moe.gated: false, Nemotron-3) an expert is a(up_e(h)) down_e'.
 // Tensor parallel: every expert is sharded by inner channels, as an Mlp is. All ranks compute the same routing, in accumulator precision. Routing
 // weights are applied to the inner channels, so that their gradient is a sum over the ranks of one element per choice.
 // Memory: rows times top_k rows, independent of the routing.
@@ -55,7 +56,7 @@ class Experts final : public Branch<T> {
         received_count{"received rows per expert", RecomputeCost::sum};
   };
   struct Expert {
-    Parameter *gate, *up, *down;
+    Parameter *gate = nullptr, *up, *down;  // gate: null if experts have none
     Parameter *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
   };
 
@@ -74,7 +75,8 @@ class Experts final : public Branch<T> {
 
   Expert declare(const ModelConfig&, Index number, const std::string& name, Parameters&) const;
   // gate_proj and up_proj are adjacent in memory, so that one GEMM serves both.
-  Factor<T> gate_up(const Expert& e) const { return e.gate->template factor<T>(2 * intermediate_size_); }
+  Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }
+  Factor<T> gate_up(const Expert& e) const { return (c_.gated ? e.gate : e.up)->template factor<T>(projected()); }
   Factor<T> down(const Expert& e) const { return e.down->template factor<T>(); }
   std::vector<Factor<T>> of_all(Factor<T> (Experts::*of)(const Expert&) const) const;
   ExpertRows route_rows(Pass&, Frame&, AllRows<T>& h);

@@ -109,6 +109,10 @@ void check(const ModelConfig& c) {
   check_linear(c);
   require(c.mlp.gated || c.mlp.activation != Activation::clamped_swiglu, Exit::config,
           "model.mlp.activation = clamped_swiglu: it needs a gate, but model.mlp.gated is false; set it to true, or take another activation");
+  require(c.moe.gated || c.moe.activation != Activation::clamped_swiglu, Exit::config,
+          "model.moe.activation = clamped_swiglu: it needs a gate, but model.moe.gated is false; set it to true, or take another activation");
+  require(c.moe.gated || !c.moe.expert_bias, Exit::config,
+          "model.moe.expert_bias: experts without a gate (model.moe.gated = false) have no biases; set one of the two to its default");
   require(c.norm == NormType::rms || c.norm_offset == 0, Exit::config,
           "model.norm_offset: {} is added to the weights of RMSNorms, but model.norm is not rms; set model.norm: rms, or leave the offset out",
           c.norm_offset);

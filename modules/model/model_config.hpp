@@ -68,6 +68,7 @@ struct LatentConfig {
 struct WindowConfig {
   Index size = 4096;      // sliding window in tokens
   double rope_theta = 0;  // RoPE base of these layers; 0: base and scaling of AttentionConfig
+  bool rotary = true;     // false: no RoPE in these layers (NoPE, SmolLM3)
 };
 
 enum class SsmNorm { none, gate_first, norm_first };
@@ -95,6 +96,12 @@ struct DeltaConfig {
   Index channels() const { return inner() + 2 * num_key_heads * key_dim; }  // channels of the convolution: q, k and v
 };
 
+// Gated short convolution (LFM2), see short_convolution.cpp. Its channels are those of the residual stream.
+struct ShortConvConfig {
+  Index kernel = 3;   // width of the causal convolution in tokens
+  bool bias = false;  // biases of in_proj, the convolution and out_proj
+};
+
 struct MlpConfig {
   Index intermediate_size = 2048;
   Activation activation = Activation::silu;
@@ -111,6 +118,8 @@ struct MoeConfig {
   Index experts = 8, intermediate_size = 2048, shared_intermediate_size = 0;  // inner channels of each expert; of the shared expert, 0: none
   Routing routing;
   Activation activation = Activation::silu;       // activation of the experts
+  bool gated = true;                              // false: experts are down(a(up)), the shared one included
+  double shared_multiplier = 1;                   // factor on the output of the shared expert
   bool router_bias = false, expert_bias = false;  // bias of router logits; biases of gate, up and down in all experts, the shared one included
   bool shared_gate = false;                       // true: the shared expert's output is multiplied by the sigmoid of a score
   bool bias = false;                              // e_score_correction_bias, added to scores for the choice only
@@ -177,6 +186,7 @@ struct ModelConfig {
   WindowConfig window;
   MambaConfig mamba;
   DeltaConfig delta;
+  ShortConvConfig short_conv;
   MlpConfig mlp;
   MoeConfig moe;
   LatentConfig latent;

@@ -232,10 +232,11 @@ Index widest_convolution(const ModelConfig& m) {
 // Width, attention and MLP of a stack. Stacks with a common relative position bias keep their equal number of heads.
 template <class Config>
 void shrink_stack(Config& c, const Counts& attention, bool keeps_heads, const Layout& layout) {
-  c.hidden_size = std::min(c.hidden_size, width);
+  const Index tensor = layout.size(Axis::tensor), channels = c.hidden_size;
+  c.hidden_size = smallest(width, channels, [&](Index n) { return distributed(n, tensor) == distributed(channels, tensor); });
   shrink_channels(c.attention.head_dim, c.attention.num_heads, attention, [a = c.attention](Index n) { return same_rotary_use(a, n); });
   if (!keeps_heads) shrink_heads(c.attention.num_heads, c.attention.num_kv_heads, attention, layout);
-  shrink_inner(c.mlp.intermediate_size, layout.size(Axis::tensor));
+  shrink_inner(c.mlp.intermediate_size, tensor);
 }
 
 void shrink_model(ModelConfig& m, const Layout& layout) {

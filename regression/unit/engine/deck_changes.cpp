@@ -20,7 +20,7 @@ namespace {
 
 // A deck in which no value is the default, so that a change of any key can have an effect.
 const char* const base_deck = R"(
-model: {pattern: "P*WELG", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, lm_head_soft_cap: 3, pad_token_id: 3,
+model: {pattern: "P*WELGC", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, embedding_multiplier: 1.5, lm_head_multiplier: 0.5, lm_head_soft_cap: 3, pad_token_id: 3,
         attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4, rope_theta: 100, in_multiplier: 1.2, key_multiplier: 0.8, out_multiplier: 0.9, soft_cap: 2,
                     rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
         window: {size: 3, rope_theta: 50},
@@ -28,7 +28,7 @@ model: {pattern: "P*WELG", vocab_size: 24, hidden_size: 16, rms_norm_eps: 1e-3, 
                  rope: {type: llama3, factor: 3, original_length: 16, low_freq_factor: 1.5, high_freq_factor: 5}},
         mamba: {num_heads: 4, head_dim: 4, num_groups: 2, state_size: 4, chunk_size: 4, norm: gate_first, dt_limit: [0.01, 0.5], in_multiplier: 1.1, out_multiplier: 0.7,
                 multipliers: [1.1, 0.9, 1.2, 0.8, 1.3]},
-        delta: {num_heads: 4, num_key_heads: 2, head_dim: 4, key_dim: 4, chunk_size: 4},
+        delta: {num_heads: 4, num_key_heads: 2, head_dim: 4, key_dim: 4, chunk_size: 4}, short_conv: {kernel: 4},
         mlp: {intermediate_size: 24, gate_multiplier: 1.2, down_multiplier: 0.9},
         moe: {experts: 4, top_k: 2, intermediate_size: 8, shared_intermediate_size: 6, routed_scale: 1.5, groups: 2, aux_loss: 0.5, z_loss: 0.5}}
 data: {prefixes: [x], weights: [1]}
@@ -97,6 +97,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.encoder.mlp.intermediate_size", {"32", function}},
                                                                          {"model.window.size", {"5", function}},
                                                                          {"model.window.rope_theta", {"0", function}},
+                                                                         {"model.window.rotary", {"false", function}},
                                                                          {"model.latent.num_heads", {"4", function}},
                                                                          {"model.latent.head_dim", {"6", function}},
                                                                          {"model.latent.rope_dim", {"8", function}},
@@ -141,6 +142,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.retrieval.chunk", {"2", function}},
                                                                          {"model.retrieval.neighbors", {"1", function}},
                                                                          {"model.retrieval.encoder", {"X-", function}},
+                                                                         {"model.short_conv.kernel", {"3", function}},
+                                                                         {"model.short_conv.bias", {"true", function}},
                                                                          {"model.mlp.intermediate_size", {"32", function}},
                                                                          {"model.mlp.activation", {"relu2", function}},
                                                                          {"model.mlp.gated", {"false", function}},
@@ -153,6 +156,8 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.moe.shared_intermediate_size", {"0", function}},
                                                                          {"model.moe.shared_gate", {"true", function}},
                                                                          {"model.moe.activation", {"gelu", function}},
+                                                                         {"model.moe.gated", {"false", function}},
+                                                                         {"model.moe.shared_multiplier", {"2", function}},
                                                                          {"model.moe.expert_bias", {"true", function}},
                                                                          {"model.moe.router_bias", {"true", function}},
                                                                          {"model.moe.score", {"sigmoid", function}},

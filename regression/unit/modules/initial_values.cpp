@@ -3,6 +3,7 @@
 // papers and in other programs.
 #include <cmath>
 
+#include "kernels/ops/convolution.hpp"
 #include "modules/model/layer.hpp"
 #include "regression/support/cases.hpp"
 #include "regression/support/testing.hpp"
@@ -24,6 +25,7 @@ ModelConfig model_of(const std::string& pattern) {
   m.mamba.chunk_size = 8;
   m.mamba.norm = SsmNorm::gate_first;
   m.delta = {.num_heads = 1024, .num_key_heads = 2, .head_dim = 2, .key_dim = 8, .conv_kernel = conv_kernel, .chunk_size = 8};
+  m.short_conv.kernel = largest_conv_kernel;  // enough values of its few channels
   m.mamba.in_bias = m.mamba.out_bias = true;
   m.mamba.dt_init_low = dt_low, m.mamba.dt_init_high = dt_high;
   m.mlp = {.intermediate_size = 96, .bias = true};
@@ -40,7 +42,8 @@ struct Law {
 // Expected distribution by the weight's name only, independent of what the modules declare.
 Law law_of(const std::string& name) {
   const auto is = [&](const char* end) { return name.ends_with(end); };
-  const double bound = 1 / std::sqrt(double(conv_kernel));
+  const bool is_short = name.find(".conv.") != std::string::npos;
+  const double bound = 1 / std::sqrt(double(is_short ? largest_conv_kernel : conv_kernel));
   if (is("conv1d.weight") || is("conv1d.bias")) return {Law::uniform, -bound, bound};    // as in PyTorch's convolutions
   if (is(".A_log")) return {Law::uniform, 1, 16, [](double x) { return std::exp(x); }};  // as in Mamba-2
   if (is(".dt_bias")) return {Law::uniform, std::log(dt_low), std::log(dt_high), [](double x) { return std::log(std::log1p(std::exp(x))); }};

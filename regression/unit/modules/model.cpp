@@ -583,7 +583,7 @@ TEST(model, gradient_of_every_layer_type_matches_central_differences) {
     if (of_encoder_and_decoder(type)) continue;  // encoder-decoder layers have tests of their own
     SCOPED_TRACE(type.name);
     ModelConfig config = named("T2").model;
-    config.attention.bias = config.mlp.bias = config.mamba.in_bias = config.mamba.out_bias = true;
+    config.attention.bias = config.mlp.bias = config.mamba.in_bias = config.mamba.out_bias = config.short_conv.bias = true;
     config.pattern = std::string(1, type.symbol);
     expect_gradients_are_differences(config, 2, 11);
     config.pattern = std::string(2, type.symbol);
