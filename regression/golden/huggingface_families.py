@@ -63,6 +63,13 @@ qwen3_next = dict(decoder, num_hidden_layers=3, full_attention_interval=3, linea
                   linear_key_head_dim=8, linear_conv_kernel_dim=3, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8,
                   shared_expert_intermediate_size=12, mlp_only_layers=[1], head_dim=8, rms_norm_eps=1e-3,
                   rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))
+nemotron_3 = dict(nemotron_h, layers_block_type=["mamba", "moe", "attention", "moe"], mamba_num_heads=4, n_groups=2, ssm_state_size=4, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2,
+                  moe_intermediate_size=8, moe_shared_expert_intermediate_size=12, routed_scaling_factor=1.5)
+granite = dict({k: x for k, x in decoder.items() if k not in ("head_dim", "rope_parameters")}, intermediate_size=8, layer_types=["linear_attention", "full_attention"],
+               num_local_experts=5, num_experts_per_tok=2, shared_intermediate_size=12, mamba_n_heads=4, mamba_d_head=4, mamba_expand=1, mamba_d_state=4,
+               mamba_chunk_size=8, embedding_multiplier=0.4, logits_scaling=0.7, residual_multiplier=0.9,
+               attention_multiplier=0.3, tie_word_embeddings=True)
+lfm2 = dict(decoder, head_dim=4, layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False, norm_eps=1e-3)
 dense = {"num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "mlp_only_layers"}
 qwen3_5 = {key: x for key, x in qwen3_next.items() if key not in dense}
 
@@ -169,6 +176,19 @@ cases = {
     "qwen3_5": ("Qwen3_5", dict(qwen3_5), 2, 21),
     "llama_ternary": ("Llama", dict(decoder, quantization_config=online_ternary), 2, 21),
     "qwen3_ternary": ("Qwen3", dict(decoder, vocab_size=31, head_dim=8, attention_bias=True, quantization_config=online_ternary), 2, 17),
+    "granite_hybrid": ("GraniteMoeHybrid", dict(granite), 2, 21),
+    "granite_hybrid_dense": ("GraniteMoeHybrid", dict(granite, vocab_size=31, num_local_experts=0, num_experts_per_tok=0, mamba_n_groups=2, mamba_proj_bias=True,
+                                                      attention_bias=True, position_embedding_type="rope", tie_word_embeddings=False), 2, 19),
+    "nemotron_3": ("NemotronH", dict(nemotron_3), 2, 21),
+    "phi3": ("Phi3", dict({k: x for k, x in decoder.items() if k != "head_dim"}, sliding_window=7), 2, 21),
+    "phi3_partial": ("Phi3", dict({k: x for k, x in decoder.items() if k != "head_dim"}, vocab_size=31, num_attention_heads=2, num_key_value_heads=1,
+                                  rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)), 2, 17),
+    "smollm3": ("SmolLM3", dict({k: x for k, x in decoder.items() if k != "head_dim"}, no_rope_layers=[1, 0], tie_word_embeddings=False), 2, 21),
+    "smollm3_window": ("SmolLM3", dict({k: x for k, x in decoder.items() if k != "head_dim"}, vocab_size=31, no_rope_layer_interval=2, use_sliding_window=True,
+                                       sliding_window=6, attention_bias=True, mlp_bias=True, num_key_value_heads=4, tie_word_embeddings=False), 2, 17),
+    "lfm2": ("Lfm2", dict(lfm2), 2, 21),
+    "lfm2_biases": ("Lfm2", dict(lfm2, vocab_size=31, num_hidden_layers=2, conv_bias=True, conv_L_cache=4, layer_types=["conv", "conv"],
+                                 block_auto_adjust_ff_dim=True, block_multiple_of=8, tie_word_embeddings=False), 2, 17),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # head class of cases that name none
 configs = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}
@@ -361,13 +381,17 @@ def stored(family, weights):
         if family == "Mixtral":
             block = block.replace(".mlp", ".block_sparse_moe")
             name = name.replace(".mlp.gate.", ".block_sparse_moe.gate.")
-        if family == "GptOss":
+        if family == "GraniteMoeHybrid":
+            for ours, theirs in ((".experts.gate_up_proj", ".input_linear.weight"), (".experts.down_proj", ".output_linear.weight"),
+                                 (".router.weight", ".router.layer.weight")):
+                name = name.replace("block_sparse_moe" + ours, "block_sparse_moe" + theirs)
+        if family in ("GptOss", "GraniteMoeHybrid"):
             parts[name] = x
         elif part == "gate_up_proj":
             for e, both in enumerate(x):
                 parts[f"{block}.experts.{e}.{gate}.weight"], parts[f"{block}.experts.{e}.{up}.weight"] = both.chunk(2)
-        elif part == "down_proj":
-            parts.update({f"{block}.experts.{e}.{down}.weight": matrix for e, matrix in enumerate(x)})
+        elif part in ("up_proj", "down_proj"):
+            parts.update({f"{block}.experts.{e}.{up if part == 'up_proj' else down}.weight": matrix for e, matrix in enumerate(x)})
         else:
             parts[name] = x
     return {"backbone" + name.removeprefix("model") if family == "NemotronH" and name.startswith("model.") else name: x for name, x in parts.items()}

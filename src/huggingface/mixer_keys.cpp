@@ -8,7 +8,7 @@ namespace gyr {
 void read_mixer(ConfigReader& r, const MixerKeys& keys) {
   MambaConfig& m = r.config.model.mamba;
   m.num_heads = r.size(keys.num_heads, m.num_heads);
-  m.head_dim = r.size(keys.head_dim, m.head_dim);
+  if (r.value(keys.head_dim) != "auto") m.head_dim = r.size(keys.head_dim, m.head_dim);
   r.demand(m.num_heads <= widest / m.head_dim, keys.num_heads, "times {} is {} times {}; the maximum is {}", keys.head_dim, m.num_heads, m.head_dim,
            widest);
   m.num_groups = r.size(keys.num_groups, m.num_groups);

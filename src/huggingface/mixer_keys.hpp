@@ -11,8 +11,8 @@ struct MixerKeys {
   const char *num_heads, *head_dim, *num_groups, *state_size, *conv_kernel, *chunk_size, *conv_bias, *bias;
 };
 
-// Reads into reader.config.model.mamba, whose current values are the defaults. The gate is applied before the norm
-// (SsmNorm::gate_first).
+// Reads into reader.config.model.mamba, whose current values are the defaults. A head_dim of "auto" is the default. The
+// gate is applied before the norm (SsmNorm::gate_first).
 void read_mixer(ConfigReader&, const MixerKeys&);
 void write_mixer(const MambaConfig&, const MixerKeys&, nlohmann::ordered_json&);
 

@@ -27,6 +27,9 @@ std::vector<Family> families();
 namespace gpt_oss {
 std::vector<Family> families();
 }
+namespace granite {
+std::vector<Family> families();
+}
 namespace hybrids {
 std::vector<Family> families();
 }
