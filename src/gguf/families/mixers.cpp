@@ -22,6 +22,7 @@ void check_nemotron(const ModelConfig& m, const SupportChecks& s) {
   check_mixer(m.mamba, s);
   s.demand(m.mlp.activation == Activation::relu2, "an activation other than relu2 (mlp_hidden_act)");
   s.demand(m.pattern.find('M') != std::string::npos, "a model without Mamba-2 layers");
+  s.demand(m.pattern.find('E') == std::string::npos, "experts (n_routed_experts)");
 }
 
 // llama.cpp recognises the type of a layer by per-layer keys that are 0 for all other types.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Hybrid models that mix Mamba-2, attention and MLP layers. Bamba: one transformers layer is a mixer layer and a SwiGLU
-// layer of ours. Nemotron-H: one transformers layer is one layer of ours, as in Mamba-2-Hybrid, and attention has no
-// position embedding.
+// Hybrid models that mix Mamba-2, attention, MLP and expert layers. Bamba: one transformers layer is a mixer layer and a
+// SwiGLU layer of ours. Nemotron-H and Nemotron-3: one transformers layer is one layer of ours, as in Mamba-2-Hybrid, and
+// attention has no position embedding. Experts have no gate. Experts on a latent of the stream are not supported.
 #include <algorithm>
 
 #include "src/deck/yaml.hpp"
@@ -92,7 +92,8 @@ struct LayerKind {
   char symbol;
   const char *name, *earlier;
 };
-constexpr LayerKind layer_kinds[] = {{'M', "linear_attention", "mamba"}, {'*', "full_attention", "attention"}, {'-', "mlp", "mlp"}};
+constexpr LayerKind layer_kinds[] = {
+    {'M', "linear_attention", "mamba"}, {'*', "full_attention", "attention"}, {'-', "mlp", "mlp"}, {'E', "moe", "moe"}};
 
 // Reads the layer pattern: a list of layer types or, in earlier files, Megatron's pattern string.
 void read_nemotron_pattern(ConfigReader& r) {
@@ -102,8 +103,8 @@ void read_nemotron_pattern(ConfigReader& r) {
   const json& kinds = r.value(key);
   if (kinds.is_null()) {
     pattern = r.text("hybrid_override_pattern", "");
-    r.demand(!pattern.empty() && pattern.find_first_not_of("M*-") == std::string::npos, "hybrid_override_pattern",
-             "is \"{}\"; layers may be M (Mamba-2), * (attention) and - (MLP)", shown(pattern));
+    r.demand(!pattern.empty() && pattern.find_first_not_of("M*-E") == std::string::npos, "hybrid_override_pattern",
+             "is \"{}\"; layers may be M (Mamba-2), * (attention), - (MLP) and E (experts)", shown(pattern));
     return;
   }
   r.known("hybrid_override_pattern");
@@ -112,7 +113,7 @@ void read_nemotron_pattern(ConfigReader& r) {
   for (const json& kind : kinds) {
     const auto known =
         std::find_if(std::begin(layer_kinds), std::end(layer_kinds), [&](const LayerKind& k) { return kind == k.name || kind == k.earlier; });
-    r.demand(known != std::end(layer_kinds), key, "has {}; supported are linear_attention (Mamba-2), full_attention and mlp", r.text_of(kind));
+    r.demand(known != std::end(layer_kinds), key, "has {}; supported are linear_attention (Mamba-2), full_attention, mlp and moe", r.text_of(kind));
     pattern += known->symbol;
   }
 }
@@ -126,6 +127,26 @@ void read_nemotron_steps(ConfigReader& r) {
   if (m.dt_low > 0) m.dt_init_low = m.dt_low;
   m.dt_init_high = r.positive(r.given("mamba_dt_max") ? "mamba_dt_max" : "time_step_max", 0.1);
   r.known("time_step_limit"), r.known("mamba_dt_limit"), r.known("mamba_dt_init_floor");
+}
+
+// Experts of Nemotron-3. The shared expert has a size of its own, whatever n_shared_experts is.
+void read_nemotron_experts(ConfigReader& r) {
+  MoeConfig& c = r.config.model.moe;
+  Routing& routing = c.routing;
+  for (const char* key : {"moe_shared_expert_overlap", "n_shared_experts", "output_router_logits"}) r.known(key);
+  const Index experts = r.integer("n_routed_experts", 8, 1, most_experts), inner = r.size("moe_intermediate_size", 7688),
+              shared = r.size("moe_shared_expert_intermediate_size", 7688), top_k = r.integer("num_experts_per_tok", 2, 1, most_experts),
+              groups = r.integer("n_group", 1, 1, most_experts), top_groups = r.integer("topk_group", 1, 1, most_experts);
+  const bool normalize = r.flag("norm_topk_prob", true);
+  const double scale = r.finite("routed_scaling_factor", 1);
+  const json& latent = r.value("moe_latent_size");
+  if (r.config.model.pattern.find('E') == std::string::npos) return;
+  r.demand(latent.is_null(), "moe_latent_size", "is {}; experts on a latent of the stream are not supported, only null is", r.text_of(latent));
+  r.demand(!r.config.model.mlp.bias, "mlp_bias", "is true; with experts, only MLPs without biases are supported");
+  c.gated = false, c.activation = r.config.model.mlp.activation, c.bias = true;
+  c.experts = experts, c.intermediate_size = inner, c.shared_intermediate_size = shared;
+  routing.score = Routing::sigmoid, routing.normalize = normalize, routing.scale = scale;
+  routing.top_k = top_k, routing.groups = groups, routing.top_groups = top_groups;
 }
 
 void read_nemotron(ConfigReader& r) {
@@ -149,10 +170,15 @@ void read_nemotron(ConfigReader& r) {
   for (const char* key : {"attention_bias", "expand", "hidden_dropout", "mamba_proj_bias", "mamba_ssm_cache_dtype", "rescale_prenorm_residual",
                           "residual_in_fp32", "use_mamba_kernels", "mtp_layers_block_type", "num_nextn_predict_layers"})
     r.known(key);
-  for (const char* key :
-       {"moe_intermediate_size", "moe_latent_size", "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "n_group", "n_routed_experts",
-        "n_shared_experts", "norm_topk_prob", "num_experts_per_tok", "output_router_logits", "routed_scaling_factor", "topk_group"})
-    r.known(key);  // keys of expert layers, which are not supported
+  read_nemotron_experts(r);
+}
+
+void write_nemotron_experts(const MoeConfig& c, nlohmann::ordered_json& j) {
+  j["n_routed_experts"] = c.experts, j["num_experts_per_tok"] = c.routing.top_k;
+  j["moe_intermediate_size"] = c.intermediate_size, j["moe_shared_expert_intermediate_size"] = c.shared_intermediate_size;
+  j["moe_latent_size"] = nullptr;
+  j["n_group"] = c.routing.groups, j["topk_group"] = c.routing.top_groups;
+  j["norm_topk_prob"] = c.routing.normalize, j["routed_scaling_factor"] = c.routing.scale;
 }
 
 void write_nemotron(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
@@ -175,6 +201,7 @@ void write_nemotron(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["time_step_min"] = m.mamba.dt_low;
   j["time_step_max"] = m.mamba.dt_init_high;
   j["max_position_embeddings"] = c.positions;
+  if (m.pattern.find('E') != std::string::npos) write_nemotron_experts(m.moe, j);
 }
 
 StoredPlace nemotron_place(const ModelConfig&, const std::string& weight) {
@@ -186,11 +213,14 @@ StoredPlace nemotron_place(const ModelConfig&, const std::string& weight) {
   return {fmt::format("backbone.layers.{}.{}", layer, part == "input_layernorm.weight" ? "norm.weight" : "mixer." + name)};
 }
 
+// Multi-token prediction modules of published folders, which transformers ignores, too.
+bool is_ignored_tensor(const std::string& tensor) { return tensor.starts_with("mtp."); }
+
 }  // namespace
 
 std::vector<Family> families() {
   return {{"bamba", "BambaForCausalLM", read_bamba, write_bamba, bamba_place},
-          {"nemotron_h", "NemotronHForCausalLM", read_nemotron, write_nemotron, nemotron_place}};
+          {"nemotron_h", "NemotronHForCausalLM", read_nemotron, write_nemotron, nemotron_place, "", is_ignored_tensor}};
 }
 
 }  // namespace gyr::hybrids
