@@ -45,7 +45,13 @@ std::vector<Family> families();
 namespace modernbert {
 std::vector<Family> families();
 }
+namespace phi3 {
+std::vector<Family> families();
+}
 namespace qwen3_next {
+std::vector<Family> families();
+}
+namespace smollm3 {
 std::vector<Family> families();
 }
 namespace t5 {
