@@ -263,6 +263,63 @@ ModelConfig qwen3_next(Draw& d) {
   return m;
 }
 
+ModelConfig granite(Draw& d) {
+  ModelConfig m = mixer_of(d, base_of(d));
+  const bool experts = d.coin();
+  m.pattern = experts ? "ME*E" : "M-*-";
+  for (Index i = d.from(0, 3); i > 0; --i) m.pattern += {d.coin() ? 'M' : '*', experts ? 'E' : '-'};
+  m.mamba.head_dim = m.hidden_size / 8, m.mamba.num_heads = 16, m.mamba.num_groups = Index(1) << d.from(0, 2);
+  m.mamba.in_bias = m.mamba.out_bias = d.coin();
+  m.attention.rope_theta = double(d.from(2, 100000)), m.attention.rotary_fraction = double(d.from(0, 1)), m.attention.bias = d.coin();
+  m.embedding_multiplier = 0.37 * double(d.from(1, 90)), m.lm_head_multiplier = 1 / (0.7 * double(d.from(1, 90)));
+  const double residual = 0.11 * double(d.from(1, 20));
+  m.attention.out_multiplier = m.mamba.out_multiplier = m.mlp.down_multiplier = m.moe.routing.scale = m.moe.shared_multiplier = residual;
+  m.attention.key_multiplier = 0.013 * double(d.from(1, 90)) * std::sqrt(double(m.attention.head_dim));
+  m.mlp.bias = false;
+  m.moe.experts = d.from(1, 9), m.moe.routing.top_k = d.from(1, m.moe.experts);
+  m.moe.intermediate_size = d.from(1, 50), m.moe.shared_intermediate_size = d.from(1, 50);
+  return m;
+}
+
+ModelConfig nemotron_3(Draw& d) {
+  ModelConfig m = nemotron_h(d);
+  m.pattern += "E";
+  m.mlp.bias = false;
+  m.moe.gated = false, m.moe.activation = m.mlp.activation, m.moe.bias = true;
+  m.moe.routing.score = Routing::sigmoid, m.moe.routing.normalize = d.coin(), m.moe.routing.scale = 0.3 * double(d.from(1, 20));
+  m.moe.routing.groups = d.from(1, 3), m.moe.routing.top_groups = d.from(1, m.moe.routing.groups);
+  m.moe.experts = m.moe.routing.groups * d.from(1, 5), m.moe.routing.top_k = d.from(1, m.moe.experts / m.moe.routing.groups);
+  m.moe.intermediate_size = d.from(1, 50), m.moe.shared_intermediate_size = d.from(1, 50);
+  return m;
+}
+
+ModelConfig phi3(Draw& d) {
+  ModelConfig m = llama(d);
+  if (d.coin()) through_windows(d, m);
+  m.attention.bias = m.mlp.bias = false, m.attention.rope_scaling = {};
+  m.attention.head_dim = 8, m.attention.rotary_fraction = 0.25 * double(d.from(1, 3));
+  return m;
+}
+
+ModelConfig smollm3(Draw& d) {
+  ModelConfig m = llama(d);
+  some_through_windows(d, m);
+  m.pattern[0] = 'W', m.window.rotary = false;
+  if (d.coin()) m.window.size = longest;
+  return m;
+}
+
+ModelConfig lfm2(Draw& d) {
+  ModelConfig m = llama(d);
+  m.pattern[0] = 'C';
+  for (Index i = 2; i < m.layers(); i += 2)
+    if (d.coin()) m.pattern[i] = 'C';
+  m.pattern += "*-";
+  m.attention.bias = m.mlp.bias = false, m.attention.qk_norm = true;
+  m.short_conv = {.kernel = d.from(2, 5), .bias = d.coin()};
+  return m;
+}
+
 template <ModelConfig (*full)(Draw&)>
 ModelConfig ternary(Draw& d) {
   ModelConfig m = full(d);
@@ -295,6 +352,11 @@ constexpr Drawn drawn[] = {{"llama", llama},
                            {"modernbert", modernbert_tokens},
                            {"gpt_oss", gpt_oss},
                            {"qwen3_next", qwen3_next},
+                           {"granitemoehybrid", granite},
+                           {"nemotron_h", nemotron_3},
+                           {"phi3", phi3},
+                           {"smollm3", smollm3},
+                           {"lfm2", lfm2},
                            {"llama", ternary<llama>},
                            {"qwen2", ternary<qwen2>}};
 
@@ -308,6 +370,7 @@ TEST(families, written_config_reads_back_unchanged) {
     const std::string type = family_drawn.model_type;
     const double p = 0.25 * double(d.from(0, 3));
     config.model.dropout.attention = type == "mamba2" ? 0 : p;
+    if (type == "phi3") config.model.dropout.residual = p / 2, config.model.dropout.embedding = p / 4;
     if (type == "gpt2" || type == "bert" || type == "falcon") config.model.dropout.residual = p / 2;
     if (type == "gpt2" || type == "bert") config.model.dropout.embedding = p / 2;
     if (type == "bert") config.model.dropout.head = p / 4;

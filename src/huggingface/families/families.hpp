@@ -33,6 +33,9 @@ std::vector<Family> families();
 namespace hybrids {
 std::vector<Family> families();
 }
+namespace lfm2 {
+std::vector<Family> families();
+}
 namespace llama {
 std::vector<Family> families();
 // Maps weights to tensors with Llama's names, for models in which a mixer layer and the MLP or expert layer after it

@@ -44,7 +44,7 @@ const std::vector<Family>& families() {
     for (const auto& of_file :
          {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), hybrids::families(), falcon::families(), bert::families(),
           gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families(), qwen3_next::families(),
-          granite::families(), phi3::families(), smollm3::families()})
+          granite::families(), phi3::families(), smollm3::families(), lfm2::families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     for (const Family& family : std::vector<Family>(list)) add_reward_models(family, list);
     return list;
