@@ -149,9 +149,9 @@ void read_text_of_source(const Expected& expected, Golden& g) {
 // gradients of query biases, with which GPT-2 stores them.
 void measure_biases_of_keys(const ModelConfig& m, GoldenValues& n) {
   const std::string_view keys = ".k_proj.bias";
+  const bool rotates = m.attention.rotary_dim() > 0 && m.window.rotary;
   for (auto& [name, length] : n.lengths)
-    if (m.attention.rotary_dim() == 0 && name.ends_with(keys))
-      length = std::max(length, n.lengths.at(name.substr(0, name.size() - keys.size()) + ".q_proj.bias"));
+    if (!rotates && name.ends_with(keys)) length = std::max(length, n.lengths.at(name.substr(0, name.size() - keys.size()) + ".q_proj.bias"));
 }
 
 Golden read(const std::string& name) {

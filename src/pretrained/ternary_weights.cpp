@@ -15,7 +15,7 @@ namespace {
 
 constexpr Index piece_elements = Index(1) << 20;
 
-struct Section {
+struct ScaledRows {
   Index last;   // first row after the section
   float scale;  // s_w
 };
@@ -39,14 +39,14 @@ double sum_of_magnitudes(const TensorReader& w, Index first, Index last) {
 // W^ of the boxes that are read.
 struct Quantized {
   TensorReader w;
-  std::vector<Section> sections;
+  std::vector<ScaledRows> sections;
 
   template <class S>
   void read(const BoxPair& part, S* data, const Shape& array) const {
     const Box& from = part.from;
     std::vector<float> values = values_of(w, from);
     for (Index r = 0; r < from.count[0]; ++r) {
-      const auto section = std::find_if(sections.begin(), sections.end(), [&](const Section& s) { return from.first[0] + r < s.last; });
+      const auto section = std::find_if(sections.begin(), sections.end(), [&](const ScaledRows& s) { return from.first[0] + r < s.last; });
       for (Index c = 0; c < from.count[1]; ++c) {
         float& x = values[std::size_t(r * from.count[1] + c)];
         x = ternary::weight_code(x, section->scale) / section->scale;
