@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "src/base/precision.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/config/placed_models.hpp"
 #include "src/pretrained/pretrained.hpp"
