@@ -71,14 +71,9 @@ ParameterList Engine::parameters() const {
 }
 
 void Engine::initialise(std::uint64_t seed) {
-  for (const auto& p : parameters()) {
-    if (const double factor = config_.optimizer.width.of_init(p->weight); factor != 1) {
-      const Stream stream(seed, p->weight.name);
-      assign(device_, *p, [&, factor](Index i) { return factor * draw(p->weight.init, stream, i); });
-    } else {
-      gyr::initialise(device_, *p, seed);
-    }
-  }
+  for (const auto& p : parameters())
+    if (const double factor = config_.optimizer.width.of_init(p->weight); factor == 1) gyr::initialise(device_, *p, seed);
+    else assign(device_, *p, [&, s = Stream(seed, p->weight.name)](Index i) { return factor * draw(p->weight.init, s, i); });
   reset_optimizer();
 }
 

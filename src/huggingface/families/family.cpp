@@ -42,9 +42,9 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> list;
     for (const auto& of_file :
-         {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), hybrids::families(), falcon::families(), bert::families(),
-          gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families(), qwen3_next::families(),
-          granite::families(), phi3::families(), smollm3::families(), lfm2::families()})
+         {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), phi3::families(), hybrids::families(), falcon::families(),
+          bert::families(), gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families(),
+          qwen3_next::families(), granite::families(), smollm3::families(), lfm2::families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     for (const Family& family : std::vector<Family>(list)) add_reward_models(family, list);
     return list;
