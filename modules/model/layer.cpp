@@ -76,8 +76,10 @@ std::vector<Stack> stacks_of(const ModelConfig& c) {
 ModelConfig config_of_layer(const ModelConfig& c, Index layer) { return layer < layers_of_encoder(c) ? encoder_config(c) : c; }
 
 Span retrieval_layers(const ModelConfig& c) {
-  const std::size_t first = find_layer(c.pattern, attends(AttentionKind::neighbours));
-  return first == std::string::npos ? Span{0, 0} : Span{Index(first), Index(c.pattern.rfind(c.pattern[first])) + 1};
+  for (const LayerType& type : layer_types())  // few types; a pattern may be long
+    if (const std::size_t first = c.pattern.find(type.symbol); type.traits.attention == AttentionKind::neighbours && first != std::string::npos)
+      return {Index(first), Index(c.pattern.rfind(type.symbol)) + 1};
+  return {0, 0};
 }
 
 bool is_larger_first(const ModelConfig& c, Index layer) {

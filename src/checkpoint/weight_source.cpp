@@ -15,8 +15,7 @@ void check_weights(const WeightSource& source, const std::vector<Weight>& weight
     require(std::binary_search(keys.begin(), keys.end(), known.back()), Exit::config,
             "{}: has no weight {}: it belongs to another model than the deck's", source.name(), w.name);
     const TensorReader stored = source.open(w.name, DType::f32);
-    require(stored.shape == w.shape, Exit::config,
-            "{}: has shape {}, but the deck's model needs {}: the file belongs to another model; take the settings of that model back", stored.name,
+    require(stored.shape == w.shape, Exit::config, "{}: has shape {}, but the deck's model needs {}: the file belongs to another model", stored.name,
             text_of(stored.shape), text_of(w.shape));
   }
   std::sort(known.begin(), known.end());

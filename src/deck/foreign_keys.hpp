@@ -12,7 +12,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"max_steps train_iters max_iters num_iterations total_steps total_training_steps training_steps "
      "num_train_steps num_training_steps max_train_steps num_steps train_steps iterations iters trainer.max_steps",
      "train.steps", ""},
-    {"epochs epoch num_epochs max_epochs train_epochs num_train_epochs", "train.steps",
+    {"epochs epoch num_epochs train_epochs num_train_epochs", "train.steps",
      "the length of a run is train.steps; one epoch has (tokens of the corpus) / (train.global_batch_size x "
      "train.seq_length) steps, and gyrfalcon data info prints the tokens"},
     {"train_samples max_samples", "train.steps", "the length of a run is train.steps: write the samples divided by train.global_batch_size"},
@@ -40,7 +40,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
      "models without RoPE"},
     {"dtype torch_dtype params_dtype mixed_precision mixed_precision_param training_precision compute_dtype", "train.precision", ""},
     {"bf16 bf16.enabled use_bf16", "train.precision", "write train.precision=bf16"},
-    {"fp16 fp16.enabled half fp8 fp8_format amp", "train.precision", "mixed precision is available with bf16 only: write train.precision=bf16"},
+    {"fp16 fp16.enabled half fp8_format amp", "train.precision", "mixed precision is available with bf16 only: write train.precision=bf16"},
     {"eval_interval eval_steps eval_freq eval_frequency val_interval val_check_interval val_every test_interval "
      "validation.freq",
      "train.eval_every", ""},
@@ -201,7 +201,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"data_weights dataset_weights", "data.weights", ""},
     {"val_split validation_split validation_split_percentage train_split", "data.split",
      "data.split has the proportions of train, validation and test: write data.split=949,50,1"},
-    {"shuffle shuffle_data", "data.order", ""},
+    {"shuffle_data", "data.order", ""},
     {"reset_attention_mask reset_position_ids", "data.documents", "attention and positions restart at each document with data.documents=separate"},
     // Parallel layout.
     {"tp tp_size tp_degree tensor_parallel tensor_parallel_size tensor_parallel_degree tensor_model_parallel_size "
@@ -273,7 +273,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
      "gyrfalcon report draws them; leave this key out"},
     {"tensorboard use_tensorboard enable_tensorboard tensorboard_dir logging_dir save_tb_folder", "output.folder",
      "every run writes OUTPUT/tensorboard: leave this key out"},
-    {"run_name exp_name experiment_name job_name project project_name", "output.folder",
+    {"run_name exp_name experiment_name job_name project_name", "output.folder",
      "the name of a run is its output.folder: write output.folder=out/{}"},
     {"distributed_timeout timeout nccl_timeout ddp_timeout train_timeout_seconds", "watchdog.seconds", ""},
     {"distributed_timeout_minutes", "watchdog.seconds", "it is called watchdog.seconds here, in seconds: write watchdog.seconds=600"},

@@ -7,8 +7,8 @@
 
 #include "kernels/ops/policy/policy_loss.hpp"
 #include "src/checkpoint/folder.hpp"
-#include "src/train/data_reading.hpp"
 #include "src/parallel/collective_check.hpp"
+#include "src/train/data_reading.hpp"
 #include "src/train/recent_metrics.hpp"
 #include "src/train/run_paths.hpp"
 
