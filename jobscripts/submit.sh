@@ -39,7 +39,7 @@ if [ -n "$dry_run" ] && ! lacks=$(find_program "$bind" 2>&1); then
   printf '%s\nsubmit.sh: the job itself would be refused (69); the dry run goes on\n' "$lacks" >&2
   gyrfalcon=''
   case $lacks in *'built for CPUs'*) ;; *) unset GYRFALCON ;; esac
-  if (find_program rank) 2> /dev/null; then find_program rank; fi
+  if (find_program rank) 2> /dev/null; then find_program rank; else gyrfalcon=$(command -v gyrfalcon || true); fi
 else
   find_program "$bind"
 fi
