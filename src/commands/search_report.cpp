@@ -233,6 +233,8 @@ std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster
   if (cluster.device.reserve > 0)
     text += fmt::format("Reserve: {:g} GiB of each device remain free for CUDA context, NCCL and cuBLAS; {} less\n",
                         cluster.device.reserve / double(1 << 30), counted(Index(result.by_reserve), "layout leaves", "layouts leave"));
+  if (run.policy)
+    text += "Generation: the search leaves out its time, its memory, and layouts with which no text can be generated; plan DECK checks one layout\n";
   const RunConfig first = with(on_cluster(run, cluster, ranks), best);
   return text + fmt::format("Error bar: {}\nSave of a checkpoint: {}\n", error_text(run, ranks, cluster),
                             save_text(first, layout_of(first, ranks), cluster));
