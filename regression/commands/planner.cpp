@@ -151,8 +151,9 @@ TEST(planner, plan_accepts_measured_cluster_and_kernel_profile) {
   const Result profile = run({"profile", deck, "--out", folder / "kernels", "parallel.tensor=2"}, {.ranks = 2});
   ASSERT_EQ(profile.code, 0) << profile.err;
   const std::string before = contents(folder / "here.yaml");
-  const std::vector<std::vector<std::string>> again = {
-      {"probe", "--out", folder / "here.yaml"}, {"profile", deck, "--out", folder / "here.yaml"}, {"plan", deck, "--html", folder / "here.yaml"}};
+  const std::vector<std::vector<std::string>> again = {{"probe", "--out", folder / "here.yaml"},
+                                                       {"profile", deck, "--out", folder / "here.yaml"},
+                                                       {"plan", deck, "--cluster", clusters + "h100.yaml", "--html", folder / "here.yaml"}};
   for (const std::vector<std::string>& command : again) {
     const Result refused = run(command);
     EXPECT_EQ(refused.code, int(Exit::usage)) << refused.err;
