@@ -17,7 +17,7 @@ constexpr int ranks = 4;
 
 ModelConfig model() {
   ModelConfig m = widened(named("T2"));
-  m.pattern = "P*-M", m.vocab_size = 4000;
+  m.pattern = "P*-MP*-M", m.vocab_size = 4000;
   return m;
 }
 
