@@ -337,7 +337,7 @@ TEST(restart, branch_keeps_the_bits_of_its_run) {
   other.back() = "model.vocab_size=400";
   const Result larger = go("refused", other);
   EXPECT_EQ(larger.code, int(Exit::config)) << larger.err;
-  for (const char* part : {"take the old values back (model.vocab_size=300)", "another output.folder with --init-from"})
+  for (const char* part : {"take the old values back (model.vocab_size=300)", "another output.folder (with --init-from"})
     EXPECT_NE(larger.err.find(part), std::string::npos) << larger.err;
   EXPECT_EQ(go("alone", {"train.branch=true"}).code, int(Exit::config));
 }
