@@ -32,14 +32,14 @@ struct Input {
 
 std::vector<Input> inputs_of(const RunConfig& run) {
   std::vector<Input> inputs;
-  for (const std::string& prefix : run.data.prefixes)
-    if (const auto fingerprint = fingerprint_of(prefix))
-      inputs.push_back({"data", prefix, fingerprint->id(), prefix + ": the token files were built again"});
-  for (const std::string& prefix : run.data.prefixes)
-    if (const auto fingerprint = fingerprint_of(prefix); fingerprint && !fingerprint->tokenizer.sum.empty()) {
-      inputs.push_back({"tokenizer", "checksum", fingerprint->tokenizer.sum, prefix + ": another tokenizer made the token ids"});
-      break;  // all corpora of a run have the same
-    }
+  for (const std::string& prefix : run.data.prefixes) {
+    const auto fingerprint = fingerprint_of(prefix);
+    if (!fingerprint) continue;
+    inputs.push_back({"data", prefix, fingerprint->id(), prefix + ": the token files were built again"});
+    // All corpora of a run have the same tokenizer, so that their names may change and the tokenizer may not.
+    if (const std::string& sum = fingerprint->tokenizer.sum; !sum.empty())
+      inputs.push_back({"tokenizer", "checksum", sum, prefix + ": another tokenizer made the token ids"});
+  }
   for (const FurtherModel& m : run.models)
     if (!m.init_from.empty())
       inputs.push_back({"models", m.name, fmt::format("{:016x}", checksum_of_model(m.init_from)),
