@@ -76,9 +76,11 @@ std::vector<Stack> stacks_of(const ModelConfig& c) {
 ModelConfig config_of_layer(const ModelConfig& c, Index layer) { return layer < layers_of_encoder(c) ? encoder_config(c) : c; }
 
 Span retrieval_layers(const ModelConfig& c) {
-  for (const LayerType& type : layer_types())  // few types; a pattern may be long
-    if (const std::size_t first = c.pattern.find(type.symbol); type.traits.attention == AttentionKind::neighbours && first != std::string::npos)
+  for (const LayerType& type : layer_types()) {  // few types; a pattern may be long
+    if (type.traits.attention != AttentionKind::neighbours) continue;
+    if (const std::size_t first = c.pattern.find(type.symbol); first != std::string::npos)
       return {Index(first), Index(c.pattern.rfind(type.symbol)) + 1};
+  }
   return {0, 0};
 }
 

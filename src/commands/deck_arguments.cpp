@@ -2,6 +2,7 @@
 #include "src/commands/deck_arguments.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/table.hpp"
 #include "src/checkpoint/folder.hpp"
@@ -17,7 +18,8 @@ void add_deck(Command& command, DeckArguments& a) {
   command.add_option("deck", a.deck, "Input deck (YAML)")->required();
   command.add_option(
       "--init-from", a.init_from,
-      "Hugging Face folder, checkpoint or folder of a run (its newest checkpoint) whose weights a new run starts from (train.init_from)");
+      "Hugging Face folder, checkpoint or folder of a run (its newest checkpoint) whose weights a new run starts from (train.init_from); a plan also "
+      "takes the shape of a model from a deck");
   command.add_option("overrides", a.overrides,
                      "Overrides of deck keys, as in parallel.tensor=2 train.steps=10; ~section.key removes a key of the deck");
 }
@@ -131,12 +133,31 @@ void require_model_to_adapt(const Deck& deck, const RunConfig& run, const std::s
           file, resume ? fmt::format(", and {} has no run to resume", run.output) : "");
 }
 
+bool is_deck(const std::string& path) {
+  const std::string type = std::filesystem::path(path).extension().string();
+  return type == ".yaml" || type == ".yml";
+}
+
+// A deck gives a plan the shape of a model, but a run cannot start from it.
+void require_weights(const std::string& key, const std::string& from) {
+  require(
+      !is_deck(from), Exit::config,
+      "{}: {} is a deck, which has no weights; name a Hugging Face folder, a checkpoint or the folder of a run (plan and --dry-run take the shape "
+      "of a model from a deck)",
+      key, shown(from));
+}
+
+ModelConfig shape_of_deck(const std::string& file) {
+  Deck deck = Deck::read(file);
+  return read_run_config(deck).model;
+}
+
 // Replaces the folder of a run from which a further model starts by its chosen checkpoint, as for train.init_from.
 void name_models(const std::string& file, std::vector<std::string>& overrides, const Runtime& runtime, const Note& note, Deck& deck) {
   Deck early = Deck::read(file, overrides);
   bool named = false;
   for (const auto& [name, from] : read_model_sources(early))
-    if (const std::string chosen = from.empty() ? from : chosen_model(from, runtime, note); chosen != from) {
+    if (const std::string chosen = from.empty() || is_deck(from) ? from : chosen_model(from, runtime, note); chosen != from) {
       overrides.push_back(key_of_model(name, "init_from") + "=" + write_yaml(chosen));
       named = true;
     }
@@ -147,7 +168,8 @@ std::map<std::string, ModelConfig> shapes_of_models(const std::string& file, con
   std::map<std::string, ModelConfig> shapes;
   Deck early = Deck::read(file, overrides);
   for (const auto& [name, from] : read_model_sources(early))
-    if (!from.empty()) shapes[name] = inference_run(from).model;
+    if (is_deck(from)) shapes[name] = shape_of_deck(from);
+    else if (!from.empty()) shapes[name] = inference_run(from).model;
   return shapes;
 }
 
@@ -160,6 +182,9 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
   const Note note = a.quiet ? Note() : notes_of(runtime);
   Deck deck = Deck::read(a.deck, overrides);
   std::string from = read_init_from(deck);
+  const std::string shape_of = a.shapes_only && is_deck(from) ? std::exchange(from, "") : "";
+  if (!shape_of.empty()) overrides.push_back("train.init_from=" + write_yaml(std::string())), deck = Deck::read(a.deck, overrides);
+  require_weights("train.init_from", from);
   // The deck in use names the chosen checkpoint, so that a resumed run and an export find the same one.
   if (const std::string chosen = from.empty() ? from : chosen_model(from, runtime, note); chosen != from) {
     overrides.push_back("train.init_from=" + write_yaml(chosen));
@@ -182,11 +207,14 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
     defaults.precision = RunDefaults().precision;  // precision and sequence length come from the deck, not from the model
     defaults.seq_length = RunDefaults().seq_length;
   }
+  if (!shape_of.empty()) defaults.model = shape_of_deck(shape_of);
   defaults.models = shapes_of_models(a.deck, overrides);
   RunConfig run = read_run_config(deck, defaults);
-  check_further_models(run);
+  for (const FurtherModel& m : run.models)
+    if (!a.shapes_only) require_weights(key_of_model(m.name, "init_from"), m.init_from);
+  check_further_models(run, a.shapes_only ? ModelWeights::not_needed : ModelWeights::needed);
   require_initial_tokenizer(origin, run.data.tokenizer);
-  require_model_to_adapt(deck, run, a.deck, a.resume);
+  if (shape_of.empty()) require_model_to_adapt(deck, run, a.deck, a.resume);
   check_padding(run);
   check_schedule(run);
   for (const std::string& idle : idle_keys(deck, run))

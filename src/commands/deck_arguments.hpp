@@ -12,8 +12,9 @@ namespace gyr {
 struct DeckArguments {
   std::string deck, init_from;
   std::vector<std::string> overrides;
-  bool resume = false;  // the run in the output folder continues: what it started from need not be given again
-  bool quiet = false;   // the deck has been read before: its notes are not printed again
+  bool resume = false;       // the run in the output folder continues: what it started from need not be given again
+  bool shapes_only = false;  // a plan: train.init_from and models.NAME.init_from may name a deck, and the latter may be empty
+  bool quiet = false;        // the deck has been read before: its notes are not printed again
 };
 
 void add_deck(Command&, DeckArguments&);

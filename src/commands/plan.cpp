@@ -42,10 +42,13 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
           "input/clusters/ has some, and mpiexec -n N gyrfalcon probe --out FILE measures this one");
   const SearchResult found = [&] {
     StatusLine line(stderr, progress_seconds);
-    return search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr, 10, Pruning::bounds, most_waiting, most_placed,
-                  [&](const SearchProgress& p) {
-                    if (line.due()) line.show(progress_text(p, line.seconds()));
-                  });
+    SearchOptions options;
+    options.place_within = most_placed;
+    if (a.search_seconds > 0) options.seconds = a.search_seconds;
+    options.watch = [&](const SearchProgress& p) {
+      if (line.due()) line.show(progress_text(p, line.seconds()));
+    };
+    return search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr, options);
   }();
   const std::string text = search_report(run, ranks, machine->cluster, found, a.tokens);  // throws if no layout fits
   if (a.page.empty()) {
@@ -71,6 +74,16 @@ void print_refusal_of_data(const RunConfig& run) {
   if (!run.policy && run.data.prefixes.empty())
     return void(std::printf("\nnote: the deck names no training data yet; train needs data.prefixes=[PREFIX]\n"));
   if (const std::string why = refusal_of_data(run); !why.empty()) std::printf("\n"), print_warning("train stops: " + why);
+}
+
+// Notes on models whose shape is planned, but that train cannot start from.
+void print_models_without_weights(const RunConfig& run) {
+  for (const FurtherModel& m : run.models)
+    if (m.init_from.empty() && m.name != "critic")
+      std::printf(
+          "%s\n",
+          prose(fmt::format("note: models.{0}.init_from is empty: planned in the shape of the trained model; train needs the weights of {0}", m.name))
+              .c_str());
 }
 
 // The command that searches for the fastest layout of the same run.
@@ -106,7 +119,9 @@ MemoryLimits limits_of(const RunConfig& run, const std::optional<Machine>& machi
 
 }  // namespace
 
-int plan(const PlanArguments& a) {
+int plan(const PlanArguments& given) {
+  PlanArguments a = given;
+  a.shapes_only = true;
   return run_on_all_ranks(
       [&](Runtime& runtime) {
         std::string effective;
@@ -152,7 +167,7 @@ int plan(const PlanArguments& a) {
         if (a.page.empty() && machine) std::printf("%s", hint_of_layout(a, *machine, ranks).c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         if (!a.page.empty()) write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
-        print_refusal_of_data(asked);
+        print_models_without_weights(asked), print_refusal_of_data(asked);
         require_fits(plan, machine ? &*machine : nullptr);
       },
       LastLine::of_failures);
@@ -176,6 +191,12 @@ void add_plan(Command& app, Action& action) {
   command->add_flag("--explain", a->explain,
                     "Instead, search for the fastest layout of --ranks ranks on --cluster: print the ten fastest, the place of the "
                     "deck's own, why each is slower than the first, and why the others were rejected");
+  Option* limit =
+      command
+          ->add_option(
+              "--search-seconds", a->search_seconds,
+              "With --explain: after this time, predict the most promising layouts and end the search; 0: search until no other layout can be faster")
+          ->between(0, 1e6);
   command->add_flag(
       "--explain-layout", a->explain_layout,
       "Instead, print how each kind of layer is sharded over tensor-parallel ranks: operator by operator, with the bytes sent and the cost "
@@ -187,7 +208,10 @@ void add_plan(Command& app, Action& action) {
                    "With --cluster: write one self-contained HTML page instead of text: timeline of every pipeline stage, memory over a step, "
                    "communication between ranks, and with --explain the fastest layouts")
       ->needs(cluster);
-  command->callback([a, &action] { action = [a] { return plan(*a); }; });
+  command->callback([a, limit, &action] {
+    require(a->explain || !limit->given(), Exit::usage, "--search-seconds limits the search of --explain, which is missing; add --explain");
+    action = [a] { return plan(*a); };
+  });
 }
 
 }  // namespace gyr

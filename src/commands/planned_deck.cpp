@@ -11,6 +11,7 @@
 #include "src/parallel/collective_check.hpp"
 #include "src/planner/layouts/offload_fraction.hpp"
 #include "src/pretrained/conversion.hpp"
+#include "src/report/transfer.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/feed.hpp"
 #include "src/train/run_paths.hpp"
@@ -76,7 +77,13 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
 }
 
 Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
-  const SearchResult result = search(run, ranks, machine.cluster, machine.profile ? &*machine.profile : nullptr, 1);
+  StatusLine line(stderr, 5);
+  SearchOptions options;
+  options.best = 1;
+  options.watch = [&](const SearchProgress& p) {
+    if (line.due()) line.show(progress_text(p, line.seconds()));
+  };
+  const SearchResult result = search(run, ranks, machine.cluster, machine.profile ? &*machine.profile : nullptr, options);
   require_found(result, ranks, machine.cluster);
   const FoundLayout& best = result.best.front();
   Decision d;

@@ -150,28 +150,36 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
   add("Violates a rule of the deck", result.by_rules);
   add("Too large for memory", result.by_memory);
   if (result.slower > 0)
-    rows.push_back({"Too slow", fmt::format("{:.0f}", result.slower),
+    rows.push_back({result.ended ? "Not predicted, because the search ended early" : "Too slow", fmt::format("{:.0f}", result.slower),
                     fmt::format("a step takes at least {}, by a lower bound", time_text(result.least_slower))});
   return rows;
 }
 
 std::string progress_text(const SearchProgress& p, double seconds) {
   const std::string least = p.least_bytes > 0 ? fmt::format(" (the smallest needs {})", taken_of(p.least_bytes, p.usable)) : "";
-  return fmt::format("searching {:.0f} layouts: {} of the fastest found, {} predicted, {:.0f} too large for memory{}, {}, {:.0f} s", p.layouts,
-                     p.ranked, p.predicted, p.too_large, least, counted(Index(p.dry_runs), "dry run"), seconds);
+  return fmt::format("{} {:.0f} layouts: {} of the fastest found, {} predicted, {:.0f} too large for memory{}, {}, {:.0f} s",
+                     p.ending ? "ending the search of" : "searching", p.layouts, p.ranked, p.predicted, p.too_large, least,
+                     counted(Index(p.dry_runs), "dry run"), seconds);
 }
 
 std::string search_summary(const SearchResult& r) {
   return fmt::format(
-      "{}: {}, {:.0f} too large for memory{}, {:.0f} pruned (lower bound above the tenth), {} predicted; {}, {}", counted(Index(r.layouts), "layout"),
+      "{}: {}, {:.0f} too large for memory{}, {:.0f} {}, {} predicted; {}, {}", counted(Index(r.layouts), "layout"),
       counted(Index(r.by_rules.layouts()), "violates a rule of the deck", "violate a rule of the deck"), r.by_memory.layouts(),
       r.by_reserve > 0 ? fmt::format(" ({} less than the reserve)", counted(Index(r.by_reserve), "of them leaves", "of them leave")) : "", r.slower,
-      r.predicted, counted(Index(r.dry_runs), "dry run"), time_text(r.seconds));
+      r.ended ? "not predicted when the time was over" : "pruned (lower bound above the tenth)", r.predicted, counted(Index(r.dry_runs), "dry run"),
+      time_text(r.seconds));
 }
 
 void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
   if (!r.best.empty()) return;
   const std::vector<Refusals::Line> large = r.by_memory.lines(), refused = r.by_rules.lines();
+  if (r.ended)
+    fail(Exit::config,
+         "no layout of {} that fits on {} was found in {}: {:.0f} of {:.0f} layouts are too large for memory{}. --search-seconds 0 searches to the "
+         "end; more ranks, a smaller model or shorter sequences need less memory",
+         counted(ranks, "rank"), cluster.name, time_text(r.seconds), r.by_memory.layouts(), r.layouts,
+         r.least.takes > 0 ? fmt::format("; the smallest needs {} of a device", taken_of(r.least.takes, r.least.has)) : "");
   if (r.given_up)
     fail(Exit::config,
          "no layout of {} fits on {}, as far as {} show: {:.0f} of {:.0f} layouts are too large for memory, and so are those with the smallest lower "
@@ -207,8 +215,9 @@ std::string own_layout_text(const SearchResult& result, int ranks, double error,
   const OwnLayout& own = *result.own;
   if (!own.found) return fmt::format("The deck's own layout cannot run on {} ranks of this cluster: {}\n", ranks, own.refused);
   const FoundLayout &found = *own.found, &first = result.best.front();
-  const std::string place =
-      own.place > 0 ? fmt::format("place {}", own.place) : fmt::format("a place after the {} layouts that were ranked", own.ranked);
+  const std::string place = own.place > 0  ? fmt::format("place {}", own.place)
+                            : result.ended ? std::string("no known place, because the search ended early")
+                                           : fmt::format("a place after the {} layouts that were ranked", own.ranked);
   std::string difference = own.place == 1 ? "no layout is faster" : "slower than the first by " + loss_of(found, first);
   if (own.place != 1 && is_equal_within_error(found, first, equal)) difference += ", which is within the error";
   return fmt::format("The deck's own layout has {}: {}, micro-batches of {}, recompute {}, shard {}; {} ms per step; {}\n", place, own.choice.text(),
@@ -216,10 +225,20 @@ std::string own_layout_text(const SearchResult& result, int ranks, double error,
                      milli_with_error(found.prediction.seconds, error), difference);
 }
 
+// Sentence about layouts that a search which ended early did not predict; otherwise empty.
+std::string ended_text(const SearchResult& result) {
+  if (!result.ended) return "";
+  const double first = result.best.front().prediction.seconds, least = result.least_slower;
+  const std::string limit = least >= first ? std::string("No layout is faster than the first, but others of the list may be missing")
+                                           : fmt::format("A layout that was not predicted takes at least {}, {:.1f} % less than the first",
+                                                         time_text(least), 100 * (first - least) / first);
+  return fmt::format("The search ended after {}. {}. --search-seconds 0 searches to the end\n", time_text(result.seconds), limit);
+}
+
 std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   const LayoutChoice& best = result.best.front().choice;
-  std::string text =
-      equal_text(run, cluster, result) + own_layout_text(result, ranks, error_of(run, cluster), is_judged_length(run) ? cluster.errors.largest() : 0);
+  std::string text = ended_text(result) + equal_text(run, cluster, result) +
+                     own_layout_text(result, ranks, error_of(run, cluster), is_judged_length(run) ? cluster.errors.largest() : 0);
   for (const std::string& line : {batch_limit_text(run, ranks), divisible_batch_text(run, ranks)})
     if (!line.empty()) text += line + '\n';
   if (const std::string line = defaults_text(cluster); !line.empty()) text += "Defaults: " + line + '\n';

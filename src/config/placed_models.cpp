@@ -56,7 +56,7 @@ void check_use(const FurtherModel& m, const ScoringModel& use) {
 
 }  // namespace
 
-void check_further_models(const RunConfig& run) {
+void check_further_models(const RunConfig& run, ModelWeights weights) {
   const std::vector<ScoringModel> uses = run.model.objective->scoring_models();
   std::vector<std::string> names;
   for (const ScoringModel& use : uses) names.push_back(use.name);
@@ -68,7 +68,7 @@ void check_further_models(const RunConfig& run) {
     require(m.model->vocab_size == run.model.vocab_size, Exit::config,
             "models.{}: the model in {} has a vocabulary of {} tokens, and the trained model one of {}; they must read the same token ids", m.name,
             m.init_from, m.model->vocab_size, run.model.vocab_size);
-    check_use(m, *find(uses, m.name));
+    if (weights == ModelWeights::needed || !m.init_from.empty()) check_use(m, *find(uses, m.name));
   }
   if (run.models.empty()) return;
   const std::string& name = run.models.front().name;

@@ -18,8 +18,9 @@ struct PlacedModel {
 };
 
 // Exit::config unless the objective of the run reads every model of the deck, and each has the vocabulary of the trained
-// model. Checked for the deck of a run, not for a stored one.
-void check_further_models(const RunConfig&);
+// model. Checked for the deck of a run, not for a stored one. A run that is only planned needs no weights of frozen models.
+enum class ModelWeights { needed, not_needed };
+void check_further_models(const RunConfig&, ModelWeights);
 // Layouts of the models on `ranks` ranks, in the order of the deck. Exit::config if one does not fit them.
 std::vector<PlacedModel> placed_models(const RunConfig&, int ranks);
 // Number of scores of a sample, in the field that the objective reads.

@@ -179,9 +179,9 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
 
 namespace {
 
-constexpr int most_tried = 64, most_named = 6;
+constexpr int most_tried = 64, most_named = 6, most_with_context = 600;
 constexpr int farthest = 32;           // rank counts up to this far away are tried if no grid of the given number of ranks is valid
-constexpr Index long_sequence = 8192;  // context-parallel grids are tried for sequences of more tokens
+constexpr Index long_sequence = 8192;  // context-parallel grids are tried first for sequences of more tokens
 
 struct Sizes {
   int data, pipeline, context, tensor;
@@ -195,11 +195,10 @@ RunConfig on_grid(RunConfig run, const Sizes& sizes) {
   return run;
 }
 
-// All grids of `ranks` ranks, sorted by distance to the deck's grid; context-parallel grids only if the deck has
-// context parallelism or long sequences. The distance is the sum over the axes that the deck sets of |ln(size / size in the deck)|.
-std::vector<Sizes> grids_by_distance(const RunConfig& run, int ranks) {
+// All grids of `ranks` ranks, sorted by distance to the deck's grid; context-parallel grids only on request. The distance
+// is the sum over the axes that the deck sets of |ln(size / size in the deck)|.
+std::vector<Sizes> grids_by_distance(const RunConfig& run, int ranks, bool by_context) {
   const ParallelConfig& p = run.parallel;
-  const bool by_context = p.context > 1 || run.train.seq_length > long_sequence;
   std::vector<int> divisors;
   for (int n = 1; n <= ranks; ++n)
     if (ranks % n == 0) divisors.push_back(n);
@@ -227,15 +226,20 @@ bool is_valid(const RunConfig& run, const Sizes& sizes, int ranks) {
   return true;
 }
 
-// The valid grids nearest to the deck's, at most `most`; empty if none of the grids tried is valid.
-std::vector<std::string> nearest_grids(const RunConfig& run, int ranks, std::size_t most) {
+std::vector<std::string> nearest_grids(const RunConfig& run, int ranks, std::size_t most, bool by_context, int most_tried) {
   std::vector<std::string> grids;
   int tried = 0;
-  for (const Sizes& s : grids_by_distance(run, ranks)) {
+  for (const Sizes& s : grids_by_distance(run, ranks, by_context)) {
     if (grids.size() == most || ++tried > most_tried) break;
     if (is_valid(run, s, ranks)) grids.push_back(fmt::format("{} x {} x {} x {}", s.data, s.pipeline, s.context, s.tensor));
   }
   return grids;
+}
+
+// The valid grids nearest to the deck's, at most `most`; empty if none of the grids tried is valid. Context-parallel grids
+// count if the deck has context parallelism or long sequences.
+std::vector<std::string> nearest_grids(const RunConfig& run, int ranks, std::size_t most) {
+  return nearest_grids(run, ranks, most, run.parallel.context > 1 || run.train.seq_length > long_sequence, most_tried);
 }
 
 // Rank counts near `ranks` that have a valid grid, with that grid, as in "480 (15 x 8 x 1 x 4)": on either side the nearest
@@ -261,7 +265,8 @@ std::string nearest_rank_counts(const RunConfig& run, int ranks) {
 // Advice on the grids of `ranks` ranks, or if none is valid on other rank counts; empty if none was found.
 std::string advice_on_grids(const RunConfig& run, int ranks) {
   constexpr const char* axes = "data x pipeline x context x tensor";
-  const std::vector<std::string> grids = nearest_grids(run, ranks, most_named);
+  std::vector<std::string> grids = nearest_grids(run, ranks, most_named);
+  if (grids.empty()) grids = nearest_grids(run, ranks, most_named, true, most_with_context);
   if (!grids.empty())
     return fmt::format("Grids ({}) that work on {} rank{}, if they fit in memory: {}", axes, ranks, ranks > 1 ? "s" : "", fmt::join(grids, ", "));
   const std::string counts = nearest_rank_counts(run, ranks);

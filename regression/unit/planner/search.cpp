@@ -199,7 +199,7 @@ bool fits_memory(const Cluster& c, const FoundLayout& f) {
 std::vector<FoundLayout> best_of(const Drawn& d, const SearchResult& every) {
   // Here the memory limits determine which layouts are considered, so the exhaustive search must be repeated.
   if (!d.cluster.parts.empty() || (d.run.offload.on && d.cluster.host.memory == 0))
-    return search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::none).best;
+    return search(d.run, d.ranks, d.cluster, nullptr, {.pruning = Pruning::none}).best;
   std::vector<FoundLayout> best;
   for (const FoundLayout& f : every.best)
     if (fits_memory(d.cluster, f) && best.size() < 10) best.push_back(f);
@@ -223,7 +223,7 @@ struct Searches {
 void expect_the_same(Drawn d, Searches& so_far) {
   const std::size_t layouts = all_of(d).size();
   if (layouts == 0 || layouts > 250) return;
-  const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+  const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none});
   ASSERT_FALSE(every.best.empty()) << d.text;
   std::vector<Index> bytes;
   for (const FoundLayout& f : every.best) bytes.push_back(f.bytes), so_far.waiting += f.prediction.copies > 0;
@@ -286,7 +286,7 @@ TEST(search, search_finds_layouts_that_fit_host_memory) {
   for (int i = 0; i < 40 && refused < 6; ++i) {
     Drawn d = draw(dice, true, true);
     if (d.run.offload.find_alpha || all_of(d).empty() || all_of(d).size() > 250) continue;
-    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none});
     std::vector<Index> host;
     for (const FoundLayout& f : every.best) host.push_back(f.host);
     std::sort(host.begin(), host.end());
@@ -308,7 +308,7 @@ TEST(search, deck_lines_reproduce_the_found_layout) {
     Drawn d = draw(dice, dice.coin(), dice.coin());
     if (d.ranks > 1 && dice.coin()) d = parted(dice, d);
     d.run.parallel.islands.clear();
-    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, 3);
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = 3});
     for (const FoundLayout& f : found.best) {
       Deck deck = Deck::parse(d.text, "drawn", deck_lines(f.choice, d.run.parallel.keep, found.islands));
       RunConfig run = read_run_config(deck);
@@ -365,13 +365,13 @@ TEST(search, search_leaves_the_reserve_of_every_device) {
     Drawn d = draw(dice, true);
     if (all_of(d).empty() || all_of(d).size() > 120) continue;
     d.cluster.device.reserve = 0;
-    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none});
     std::vector<Index> bytes;
     for (const FoundLayout& f : every.best) bytes.push_back(f.bytes);
     std::sort(bytes.begin(), bytes.end());
     if (bytes.front() == bytes.back()) continue;
     d.cluster.device.memory = double(bytes.back()), d.cluster.device.reserve = double(bytes.back() - bytes[bytes.size() / 2]);
-    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none});
     const auto fit = std::count_if(bytes.begin(), bytes.end(), [&](Index b) { return double(b) <= d.cluster.device.usable(); });
     EXPECT_EQ(std::ptrdiff_t(found.best.size()), fit);
     EXPECT_EQ(found.by_reserve, double(bytes.size()) - double(fit));
@@ -402,17 +402,17 @@ TEST(search, deck_layout_has_its_brute_force_place) {
     if (all.empty() || all.size() > 150) continue;
     d.run = with(d.run, dice.one_of(all));
     if (all_of(d).empty()) continue;
-    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, 1 << 30, Pruning::none);
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none});
     const auto place_of = [&](const LayoutChoice& own) {
       const auto at = std::find_if(every.best.begin(), every.best.end(), [&](const FoundLayout& f) { return f.choice == own; });
       return std::size_t(at - every.best.begin()) + 1;
     };
-    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, 2, Pruning::bounds, most_waiting, 1000);
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = 2, .place_within = 1000});
     ASSERT_TRUE(found.own && found.own->found) << d.text;
     ASSERT_LE(place_of(found.own->choice), every.best.size()) << "not among the layouts: " << found.own->choice.text() << "\n" << d.text;
     EXPECT_EQ(found.own->place, place_of(found.own->choice)) << found.own->choice.text() << "\n" << d.text;
     EXPECT_LE(found.best.size(), 2u);
-    const SearchResult few = search(d.run, d.ranks, d.cluster, nullptr, 2, Pruning::bounds, most_waiting, 3);
+    const SearchResult few = search(d.run, d.ranks, d.cluster, nullptr, {.best = 2, .place_within = 3});
     if (found.own->place > 3) EXPECT_EQ(few.own->place, 0u) << d.text;
     else EXPECT_EQ(few.own->place, found.own->place) << d.text;
     ++seen, later += found.own->place > 1, beyond += found.own->place > 3;
@@ -422,12 +422,48 @@ TEST(search, deck_layout_has_its_brute_force_place) {
   EXPECT_GT(beyond, 2);
 }
 
+// A search that a time limit ends lists predicted layouts in their order. Those below its lower bound are the fastest of
+// all layouts, and no layout that it did not predict takes less than the bound.
+TEST(search, time_limit_bounds_layouts_not_predicted) {
+  Dice dice(seed_of_run());
+  int seen = 0, ended = 0, certain = 0;
+  for (int i = 0; i < 200 && seen < 20; ++i) {
+    Drawn d = draw(dice, true, i % 3 == 2);
+    const std::vector<LayoutChoice> all = all_of(d);
+    if (all.size() < 20 || all.size() > 150) continue;
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none});
+    if (every.best.empty()) continue;
+    const int best = dice.between(1, 4);
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = best, .place_within = dice.one_in(2) ? 3u : 0u, .seconds = 0});
+    ++seen, ended += found.ended;
+    ASSERT_LE(found.best.size(), std::size_t(best)) << d.text;
+    ASSERT_FALSE(found.best.empty()) << d.text << search_result_text(found);
+    for (std::size_t j = 0; j < found.best.size(); ++j) {
+      const auto at = std::find_if(every.best.begin(), every.best.end(), [&](const FoundLayout& f) { return f.choice == found.best[j].choice; });
+      ASSERT_NE(at, every.best.end()) << d.text;
+      EXPECT_EQ(at->prediction.seconds, found.best[j].prediction.seconds) << d.text;
+      if (j > 0) EXPECT_LE(found.best[j - 1].prediction.seconds, found.best[j].prediction.seconds) << d.text;
+      if (!found.ended || found.best[j].prediction.seconds < found.least_slower) {
+        EXPECT_EQ(found.best[j].choice, every.best[j].choice) << d.text;
+        ++certain;
+      }
+    }
+    // a layout faster than the bound is always listed, unless the list is full of faster ones
+    for (std::size_t j = 0; j < every.best.size() && found.ended && every.best[j].prediction.seconds < found.least_slower; ++j)
+      EXPECT_TRUE(j >= found.best.size() || found.best[j].choice == every.best[j].choice) << d.text;
+    if (found.own && found.own->place > 0) EXPECT_EQ(every.best[found.own->place - 1].choice, found.own->choice) << d.text;
+    EXPECT_EQ(found.layouts, every.layouts);
+  }
+  EXPECT_GT(seen, 15);
+  EXPECT_GT(ended, 10);
+  EXPECT_GT(certain, 2);
+}
+
 TEST(search, progress_is_reported_for_every_candidate) {
   Dice dice(1);
   Drawn d = draw(dice, true);
   std::vector<SearchProgress> reports;
-  const SearchResult found =
-      search(d.run, d.ranks, d.cluster, nullptr, 2, Pruning::bounds, most_waiting, 0, [&](const SearchProgress& p) { reports.push_back(p); });
+  const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = 2, .watch = [&](const SearchProgress& p) { reports.push_back(p); }});
   ASSERT_FALSE(reports.empty());
   EXPECT_EQ(reports.back().predicted, found.predicted);
   EXPECT_EQ(reports.back().ranked, found.best.size());
@@ -449,7 +485,7 @@ TEST(search, too_many_pending_layouts_are_refused) {
   Dice dice(seed_of_run());
   Drawn d = draw(dice, false);
   while (all_of(d).size() < 100) d = draw(dice, false);
-  const Error error = error_of([&] { search(d.run, d.ranks, d.cluster, nullptr, 10, Pruning::bounds, 3); });
+  const Error error = error_of([&] { search(d.run, d.ranks, d.cluster, nullptr, {.waiting = 3}); });
   EXPECT_EQ(error.code, Exit::config);
   EXPECT_NE(std::string(error.what()).find("parallel.keep"), std::string::npos) << error.what();
 }

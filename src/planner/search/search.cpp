@@ -30,6 +30,20 @@ struct Waiting {
   bool operator>(const Waiting& other) const { return std::tie(seconds, known, choice) > std::tie(other.seconds, other.known, other.choice); }
 };
 
+// Order of the queue: smallest bound first, or, when the search is ending, the tightest bounds first.
+struct Later {
+  bool ending = false;
+  bool operator()(const Waiting& a, const Waiting& b) const {
+    if (ending && a.known != b.known) return a.known < b.known;
+    return a > b;
+  }
+};
+
+struct Queue : std::priority_queue<Waiting, std::vector<Waiting>, Later> {
+  using priority_queue::c;
+  using priority_queue::priority_queue;
+};
+
 double gibi(double bytes) { return bytes / double(1 << 30); }
 
 // Near the limit of memory the lower bound excludes few layouts, and each of them needs dry runs of its stages. The
@@ -37,35 +51,77 @@ double gibi(double bytes) { return bytes / double(1 << 30); }
 constexpr std::size_t dry_runs_without_fit = 300, smallest_tried = 8;
 constexpr double layouts_in_full = 1000;  // spaces with fewer layouts are searched to their end
 
+// After the time limit, predictions take at least `least_ending` more seconds, or half of the limit. Until a layout fits,
+// they may take `longer` times as long.
+constexpr double least_ending = 10, longer = 4;
+
 class Search {
  public:
-  Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most,
-         std::size_t place_within, const SearchWatch& watch)
-      : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), best_(std::size_t(best)), pruning_(pruning), most_(most),
-        place_within_(place_within), watch_(watch), floor_(run, cluster, profile) {}
+  Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, const SearchOptions& options)
+      : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), options_(options), best_(std::size_t(options.best)),
+        floor_(run, cluster, profile) {}
 
   SearchResult run() {
-    const Clock::time_point begin = Clock::now();
     LayoutSpace space = space_of(run_, ranks_);
     result_.layouts = space.layouts;
     result_.by_rules = std::move(space.refusals);
     for (const LayoutChoice& shape : space.shapes) put_shape(shape), after_candidate();
-    if (place_within_ > 0) predict_own();
+    if (options_.place_within > 0) predict_own();
     while (!line_.empty() && (result_.best.size() < best_ || places_own())) {
+      if (seconds() > options_.seconds) {
+        end_by_time();
+        break;
+      }
       if (tried_long_enough() && !smallest_fit(space.shapes)) break;
       const Waiting next = line_.top();
       line_.pop();
       step(next), after_candidate();
     }
     if (result_.own) end_of_places();
-    if (!line_.empty()) result_.least_slower = line_.top().seconds;
+    if (!line_.empty() && result_.least_slower == 0) result_.least_slower = line_.top().seconds;
     result_.slower = result_.layouts - result_.by_rules.layouts() - result_.by_memory.layouts() - double(result_.predicted);
     result_.dry_runs = dry_runs();
-    result_.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    result_.seconds = seconds();
     return std::move(result_);
   }
 
  private:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+  // Predicts the candidates with the tightest bounds, until enough layouts are known or the time for this is over too.
+  void end_by_time() {
+    result_.ended = true;
+    const double limit = std::max(options_.seconds / 2, least_ending), begin = seconds();
+    line_ = Queue(Later{true}, std::move(line_.c));
+    std::vector<Waiting> predicted;
+    while (!line_.empty() && result_.best.size() + predicted.size() < best_) {
+      if (seconds() - begin > (found_.empty() ? longer : 1) * limit) break;
+      const Waiting next = line_.top();
+      line_.pop();
+      if (next.known == Known::prediction) predicted.push_back(next);
+      else step(next);
+      after_candidate();
+    }
+    double least = std::numeric_limits<double>::infinity();
+    for (const Waiting& left : line_.c)
+      if (left.known == Known::prediction) predicted.push_back(left);
+      else least = std::min(least, left.seconds);
+    result_.ended = least < std::numeric_limits<double>::infinity();  // false if every layout was considered
+    if (result_.ended) result_.least_slower = least;
+    add_own(predicted);
+    std::sort(predicted.begin(), predicted.end(), [](const Waiting& a, const Waiting& b) { return b > a; });
+    for (const Waiting& p : predicted) rank(found_[p.found]);
+  }
+
+  // Adds the deck's own layout to the predicted ones, if it fits and is not among them.
+  void add_own(std::vector<Waiting>& predicted) {
+    if (!result_.own || !result_.own->found) return;
+    const FoundLayout& own = *result_.own->found;
+    if (std::any_of(found_.begin(), found_.end(), [&](const FoundLayout& f) { return f.choice == own.choice; })) return;
+    found_.push_back(own), ++result_.predicted;
+    predicted.push_back({own.prediction.seconds, Known::prediction, own.choice, found_.size() - 1});
+  }
+
   void step(const Waiting& next) {
     switch (next.known) {
       case Known::shape: return run_.offload.on ? put_offloading(next.choice, next.seconds) : put_shared(next.choice, next.seconds);
@@ -80,7 +136,7 @@ class Search {
 
   // True once, if many dry runs have found no layout that fits. A small space is searched to its end.
   bool tried_long_enough() const {
-    return pruning_ == Pruning::bounds && !known_to_fit_ && result_.predicted == 0 && !(result_.own && result_.own->found) &&
+    return options_.pruning == Pruning::bounds && !known_to_fit_ && result_.predicted == 0 && !(result_.own && result_.own->found) &&
            result_.layouts - result_.by_rules.layouts() > layouts_in_full && dry_runs() > dry_runs_without_fit;
   }
 
@@ -98,7 +154,7 @@ class Search {
       } catch (const Error& e) {
         if (e.code != Exit::config) throw;
       }
-      if (watch_) watch_(progress());
+      if (options_.watch) options_.watch(progress());
     }
     result_.given_up = true;
     return false;
@@ -143,13 +199,14 @@ class Search {
   bool places_own() const {
     if (!result_.own) return false;
     const OwnLayout& own = *result_.own;
-    return own.found && own.place == 0 && ranked_ < place_within_ && line_.top().seconds <= own.found->prediction.seconds;
+    return own.found && own.place == 0 && ranked_ < options_.place_within && line_.top().seconds <= own.found->prediction.seconds;
   }
 
   void end_of_places() {
     OwnLayout& own = *result_.own;
     own.ranked = ranked_;
-    if (!own.found || own.place > 0) return;
+    if (result_.ended && own.found && own.found->prediction.seconds >= result_.least_slower) own.place = 0;  // another layout may precede it
+    if (!own.found || own.place > 0 || result_.ended) return;
     const bool none_before = line_.empty() || line_.top().seconds > own.found->prediction.seconds;
     if (none_before) own.place = ranked_ + 1;
   }
@@ -176,19 +233,20 @@ class Search {
   std::size_t dry_runs() const { return result_.dry_runs + floor_.dry_runs() + runs_.count(); }
 
   SearchProgress progress() const {
-    return {result_.layouts, ranked_, result_.predicted, dry_runs(), result_.by_memory.layouts(), result_.least.takes, result_.least.has};
+    return {result_.layouts,     ranked_,          result_.predicted, dry_runs(), result_.by_memory.layouts(), result_.ended,
+            result_.least.takes, result_.least.has};
   }
 
   void after_candidate() const {
-    if (watch_) watch_(progress());
-    require(line_.size() <= most_, Exit::config,
+    if (options_.watch) options_.watch(progress());
+    require(line_.size() <= options_.waiting, Exit::config,
             "the layout search has {} candidates in its queue, more than fit in memory, because their bounds are too close; fix some of the settings "
             "that it chooses with parallel.keep",
             line_.size());
   }
 
   void put_shape(const LayoutChoice& shape) {
-    if (pruning_ == Pruning::none) {
+    if (options_.pruning == Pruning::none) {
       for (const LayoutChoice& c : variants_of(run_, shape)) line_.push({0, Known::layout, c});
       return;
     }
@@ -246,7 +304,7 @@ class Search {
   }
 
   void put_programs(const LayoutChoice& c, double seconds) {
-    if (pruning_ == Pruning::none) return put_prediction(c);
+    if (options_.pruning == Pruning::none) return put_prediction(c);
     try {
       const LayoutBound::Floor floor = floor_.of_programs(c);
       if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(seconds, floor.seconds), Known::programs, c});
@@ -329,27 +387,25 @@ class Search {
   int ranks_;
   const Cluster& cluster_;
   const Profile* profile_;
-  std::size_t best_;
-  Pruning pruning_;
-  std::size_t most_, place_within_, ranked_ = 0;
-  const SearchWatch& watch_;
+  const SearchOptions& options_;
+  const Clock::time_point begin_ = Clock::now();
+  std::size_t best_, ranked_ = 0;
   LayoutBound floor_;
   StageRuns runs_;
   StagePlans::Counted counted_;
   std::vector<FoundLayout> found_;
   bool known_to_fit_ = false;  // a layout is known to fit, so that the search must find it
-  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> line_;
+  Queue line_{Later{false}};
   SearchResult result_;
 };
 
 }  // namespace
 
-SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, int best, Pruning pruning, std::size_t most,
-                    std::size_t place_within, const SearchWatch& watch) {
+SearchResult search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, const SearchOptions& options) {
   // Throws Exit::config if the host bandwidth of an island is unknown.
   for (int island = 0; island < cluster.different_islands() && run.offload.on; ++island) seconds_of_copies(0, cluster.island(island));
   const RunConfig there = on_cluster(run, cluster, ranks);
-  SearchResult result = Search(there, ranks, cluster, profile, best, pruning, most, place_within, watch).run();
+  SearchResult result = Search(there, ranks, cluster, profile, options).run();
   result.islands = there.parallel.islands;
   return result;
 }

@@ -5,9 +5,13 @@
 // from the queue, its bound is tightened: first the bound of its shape (layout_bound.hpp), then that of the layout from the dry run of its parts,
 // and finally the prediction itself. When a candidate with a prediction is at the front, no candidate in the queue is faster. With offload
 // (activation.policy), a shape is queued once for each recomputation setting, because none of them is always the fastest.
+//
+// A search that is ended by a time limit first predicts the candidates with the tightest bounds. The smallest bound in the queue then limits how much
+// faster a layout can be that was not predicted.
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 
 #include "src/planner/layouts/layout_space.hpp"
@@ -39,6 +43,7 @@ struct SearchResult {
   double slower = 0;             // layouts that were discarded by their bound as slower than the best, and that are not known to be too large
   double least_slower = 0;       // lower bound in seconds of the fastest of these
   Index predicted = 0;           // number of layouts that were predicted
+  bool ended = false;            // the time limit ended the search; a layout that takes least_slower or more may be missing in `best`
   bool given_up = false;         // many dry runs found no layout that fits, not even among those with the smallest lower bounds
   MemoryTaken::Usage least;      // memory of the layout that needs least among those that do not fit in a device; 0: none
   Islands islands;               // islands of the ranks if there are several (cluster.emulate)
@@ -53,19 +58,25 @@ struct SearchProgress {
   Index predicted = 0;     // layouts that were predicted
   std::size_t dry_runs = 0;
   double too_large = 0;                // layouts that do not fit in memory
+  bool ending = false;                 // the time limit has passed, and the most promising layouts are being predicted
   double least_bytes = 0, usable = 0;  // least memory that one of these needs on a device, and the usable memory of that device; 0: none
 };
 using SearchWatch = std::function<void(const SearchProgress&)>;
 
 enum class Pruning { bounds, none };  // bounds: skip layouts by lower bounds; none: predict every layout
 
-// Maximum number of queued candidates, about half a GiB.
-inline constexpr std::size_t most_waiting = 5'000'000;
+struct SearchOptions {
+  int best = 10;  // layouts to find
+  Pruning pruning = Pruning::bounds;
+  std::size_t waiting = 5'000'000;  // maximum number of queued candidates, about half a GiB
+  std::size_t place_within = 0;     // if above 0, the search predicts the deck's own layout, and continues until its place is known or this many
+                                    // layouts are ranked
+  double seconds = std::numeric_limits<double>::infinity();  // after this time, the most promising layouts are predicted and the search ends
+  SearchWatch watch = {};                                    // called after every candidate
+};
 
-// `place_within`: if above 0, the search also predicts the deck's own layout, and continues until its place is known or
-// this many layouts are ranked. `watch`: called after every candidate. Uses the islands of the cluster if the deck names none. Throws Exit::config if
-// the cluster has fewer devices than `ranks`, or if more than `most` candidates are queued.
-SearchResult search(const RunConfig&, int ranks, const Cluster&, const Profile* = nullptr, int best = 10, Pruning = Pruning::bounds,
-                    std::size_t most = most_waiting, std::size_t place_within = 0, const SearchWatch& watch = {});
+// Uses the islands of the cluster if the deck names none. Throws Exit::config if the cluster has fewer devices than
+// `ranks`, or if more candidates are queued than allowed.
+SearchResult search(const RunConfig&, int ranks, const Cluster&, const Profile* = nullptr, const SearchOptions& = {});
 
 }  // namespace gyr
