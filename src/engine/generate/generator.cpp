@@ -215,7 +215,11 @@ Index Generator::graphs() const {
 std::vector<DrawnToken> Generator::tokens_of(const DeviceDraws& draws, const AnyTensor2& logits, const Sampling& sampling,
                                              std::span<const DrawPlace> places) {
   std::vector<DrawnToken> drawn = draws.tokens(*device_, sampling, config_.vocab_size);
-  if (device_->dry_run()) drawn[0].token = uncertain_token;  // so that memory is planned for it
+  if (device_->dry_run()) {
+    gather_logits(rows(logits, 0, 1));  // so that memory is planned for it
+    for (DrawnToken& d : drawn) d.token = 0;
+    return drawn;
+  }
   for (std::size_t i = 0; i < drawn.size(); ++i)
     if (drawn[i].token == uncertain_token)
       drawn[i] = sample_token(gather_logits(rows(logits, logits.rows > 1 ? Index(i) : 0, 1)), sampling, places[i].uniform);
