@@ -215,7 +215,7 @@ TEST(planner, explain_reports_costs_and_place_of_the_deck) {
   const Result r = run({"plan", deck, "--ranks", "64", "--cluster", clusters + "h100.yaml", "--explain", "--tokens", "1e12"});
   ASSERT_EQ(r.code, 0) << r.err;
   for (const char* part : {"The deck's own layout", "of them leave less than the reserve", "Reserve: 4 GiB of each device", " ± ",
-                           "Error bar: ", "not judged on several GPUs with this program", "Save of a checkpoint: ", "Training of 1.00 T tokens"})
+                           "Accuracy: ", "not judged on several GPUs with this program", "Save of a checkpoint: ", "Training of 1.00 T tokens"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
   const std::string costs = r.out.substr(r.out.find("Training of 1.00 T tokens"));
   std::smatch first;
@@ -498,7 +498,7 @@ TEST(planner, reports_state_steps_grid_and_units) {
   expect(planned({"parallel.pipeline=2"}), "ideal bubble +[0-9.]+ % of a step, by formula: equal stages");
   const std::string longer = planned({"train.seq_length=16384", "activation.recompute=full"});
   EXPECT_EQ(longer.find("±"), std::string::npos) << longer;
-  expect(longer, "error bar +none: not judged on sequences of more than 4096 tokens");
+  expect(longer, "accuracy +none: not judged on sequences of more than 4096 tokens");
   const Folder folder;
   put_contents(folder / "dark.yaml", std::regex_replace(contents(clusters + "h100.yaml"), std::regex("\n  watts:[^\n]*"), ""));
   expect(run({"plan", deck, "--ranks", "8", "train.global_batch_size=64", "--cluster", folder / "dark.yaml"}).out,

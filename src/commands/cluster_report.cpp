@@ -189,9 +189,9 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
                                                   judged(e.published, e.published_steps, "published steps"),
                                                   judged(e.measured, e.measured_steps, "steps of this program"))
                                     : fmt::format(
-                                          "{}{:.1f} % of published steps of other programs ({}); not judged on steps of this program, see Accuracy "
+                                          "{:.1f} % on published steps of other programs ({}); not judged on steps of this program, see Accuracy "
                                           "in src/planner/README.md",
-                                          is_judged_length(run) ? "± " : "", 100 * e.published, e.published_steps);
+                                          100 * e.published, e.published_steps);
   if (ranks > 1) text += "; not judged on several GPUs with this program";
   if (run.train.seq_length > longest_judged)
     text = fmt::format("none: not judged on sequences of more than {} tokens, where attention takes most of the time. On shorter ones: {}",
@@ -233,11 +233,11 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
-  const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : " no error bar";
+  const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : " error not known";
   Facts facts{{"memory", memory_text(plan, cluster)},
               {"step", fmt::format("{}; {}, {} per device;{}", time_text(p.seconds, 4), metric_text(rate, " tokens/s", 4),
                                    metric_text(rate / layout.ranks(), " tokens/s"), bar)},
-              {"error bar", error_text(run, layout.ranks(), cluster)},
+              {"accuracy", error_text(run, layout.ranks(), cluster)},
               {"MFU", fmt::format("{:.1f} % of {} per device (counts the causal half of attention, the SSM as a plain recurrence, no recomputation)",
                                   100 * utilisation(run, layout.ranks(), cluster, p.seconds), metric_text(peak / layout.ranks(), "FLOP/s", 4))},
               {"compute", part_text(p.compute, p) + fmt::format(" (stage {}, the slowest)", p.longest)}};

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "modules/cost/flops.hpp"
+#include "src/base/quantity.hpp"
 #include "src/checkpoint/inspect.hpp"
 #include "src/checkpoint/reshard.hpp"
 #include "src/commands/command.hpp"
@@ -17,6 +19,19 @@ namespace {
 
 void check_weights(const std::string& checkpoint) {
   if (const std::string note = check_weights_of_deck(checkpoint); !note.empty()) print_note(note);
+}
+
+// Size of the model in a checkpoint as one line; empty if the file has no deck of a run.
+std::string model_line(const std::filesystem::path& checkpoint) {
+  constexpr std::size_t most = 40;  // symbols of a pattern
+  try {
+    const ModelConfig m = run_of(checkpoint).model;
+    return fmt::format("model         {} parameters: {} layers ({}), hidden size {}, vocabulary of {} tokens\n",
+                       metric_text(double(parameter_count(m)), ""), m.layers(),
+                       m.pattern.size() > most ? m.pattern.substr(0, most) + "..." : m.pattern, m.hidden_size, m.vocab_size);
+  } catch (const Error&) {
+    return "";  // shards and files of other programs have none
+  }
 }
 
 std::string chosen(const std::string& path) { return chosen_checkpoint(path, print_note).string(); }
@@ -47,7 +62,7 @@ void add_info(Command& app, Action& action) {
       return guarded([&] {
         const std::string file = inspected(a->file), text = describe_checkpoint(file, a->wanted);
         if (a->wanted.check) check_weights(file);
-        std::printf("%s", text.c_str());
+        std::printf("%s%s", model_line(file).c_str(), text.c_str());
       });
     };
   });

@@ -128,11 +128,20 @@ Rollouts answers(GenerationService& service, const Prompts& prompts, const Span&
   return rollouts_of(asked, service.serve(asked, sampling), a.samples);
 }
 
+// Refuses counts of a training iteration on the command line, which would have no effect.
+void require_no_idle_counts(const std::vector<std::string>& overrides) {
+  for (const auto& [key, option] : {std::pair("rl.prompts=", "--limit N: the first N prompts of the file"),
+                                    std::pair("rl.num_generations=", "--samples N: answers to each prompt")})
+    for (const std::string& change : overrides)
+      require(!change.starts_with(key), Exit::usage, "{} is a count of training iterations, which rollout does not read; use {}", change, option);
+}
+
 void rollout(const RolloutArguments& a, const RunConfig& deck, Runtime& runtime) {
   require(deck.policy.has_value(), Exit::usage,
           "{}: rollout needs a deck of policy training (train.objective: policy), whose section rl has the rewards", a.deck);
   require(!deck.train.init_from.empty(), Exit::usage,
           "{}: no model is named; give --init-from MODEL (folder of a run, checkpoint or Hugging Face folder)", a.deck);
+  require_no_idle_counts(a.overrides);
   require_same_head(deck.train.init_from, deck.model);
   const RunConfig run = without_training_models(deck);
   const Layout training = layout_of(run, runtime.ranks());

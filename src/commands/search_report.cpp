@@ -255,9 +255,12 @@ std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster
   if (run.policy)
     text += "Generation: the search leaves out its time, its memory, and layouts with which no text can be generated; plan DECK checks one layout\n";
   const RunConfig first = with(on_cluster(run, cluster, ranks), best);
-  return text + fmt::format("Error bar: {}\nSave of a checkpoint: {}\n", error_text(run, ranks, cluster),
-                            save_text(first, layout_of(first, ranks), cluster));
+  return text +
+         fmt::format("Accuracy: {}\nSave of a checkpoint: {}\n", error_text(run, ranks, cluster), save_text(first, layout_of(first, ranks), cluster));
 }
+
+// Optimizer steps that read at least `tokens` tokens.
+Index steps_of(const RunConfig& run, double tokens) { return Index(std::ceil(tokens / double(run.largest_batch() * run.train.seq_length))); }
 
 std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
   if (tokens <= 0) return "";
@@ -273,16 +276,24 @@ std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, 
   if (result.own && result.own->found) row("deck", *result.own->found);
   return prose(fmt::format(
              "\nTraining of {} in {}{}: days at this rate, energy of the devices (device.watts x devices x time), and their price (device.price)\n",
-             metric_text(tokens, " tokens"), counted(Index(std::ceil(tokens / double(run.largest_batch() * run.train.seq_length))), "step"),
-             error_bar(run, cluster))) +
+             metric_text(tokens, " tokens"), counted(steps_of(run, tokens), "step"), error_bar(run, cluster))) +
          table.str();
+}
+
+// Deck keys of the fastest layout, and of the steps that read `tokens`, if above 0.
+std::vector<std::string> keys_of(const RunConfig& run, const SearchResult& result, double tokens) {
+  std::vector<std::string> keys = deck_lines(result.best.front().choice, run.parallel.keep, result.islands);
+  if (tokens <= 0 || run.policy) return keys;
+  const auto last = std::find_if(keys.rbegin(), keys.rend(), [](const std::string& key) { return key.starts_with("train."); });
+  keys.insert(last == keys.rend() ? keys.end() : last.base(), fmt::format("train.steps={}", steps_of(run, tokens)));
+  return keys;
 }
 
 }  // namespace
 
 std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
   require_found(result, ranks, cluster);
-  const std::vector<std::string> keys = deck_lines(result.best.front().choice, run.parallel.keep, result.islands);
+  const std::vector<std::string> keys = keys_of(run, result, tokens);
   return prose(fmt::format("{} of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the rank that computes longest, memory of the "
                            "rank that uses most\n",
                            counted(ranks, "rank"), cluster.name, search_summary(result))) +

@@ -17,7 +17,7 @@ void check_islands(const Islands&, int ranks);
 // pipeline ranks; empty: all equal.
 std::vector<Span> stages_of(const RunConfig&, const std::vector<double>& speeds = {});
 // Checks train.micro_batch_size on `data` data-parallel ranks.
-void check_batches(const TrainConfig&, int data);
+void check_batches(const RunConfig&, int data);
 // Sentence about the number of data-parallel ranks that the global batch allows; empty if it allows `ranks`.
 std::string batch_limit_text(const RunConfig&, int ranks);
 // Sentence that names a similar batch that more ranks can share, if the batch of the deck has few common divisors with

@@ -129,11 +129,18 @@ std::vector<Span> stages_of(const RunConfig& run, const std::vector<double>& spe
   return stages;
 }
 
-void check_batches(const TrainConfig& train, int data) {
-  for (const BatchStep& step : train.batches())
-    require(step.batch % (data * train.micro_batch_size) == 0, Exit::config,
-            "{}: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}",
-            train.ramp.empty() ? "train.global_batch_size" : "train.ramp", step.batch, train.micro_batch_size, data, data * train.micro_batch_size);
+// Keys that set the sequences of an optimizer step.
+std::string batch_key(const RunConfig& run) {
+  if (run.policy) return "rl.prompts x rl.num_generations / rl.minibatches";
+  return run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp";
+}
+
+void check_batches(const RunConfig& run, int data) {
+  const Index micro_batch = run.train.micro_batch_size;
+  for (const BatchStep& step : run.train.batches())
+    require(step.batch % (data * micro_batch) == 0, Exit::config,
+            "{}: {} sequences do not split into micro-batches of {} on {} data ranks; take a multiple of {}", batch_key(run), step.batch, micro_batch,
+            data, data * micro_batch);
 }
 
 Layout layout_from_choices(const ParallelConfig& p, int data, int attention_ranks, std::vector<Span> stages) {
@@ -171,7 +178,7 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
   Layout layout = layout_from_choices(p, data, attention_ranks, {});
   order_by_islands(layout, p);
   layout.stages = stages_of(run, speeds_of_stages(layout, p));
-  check_batches(run.train, data);
+  check_batches(run, data);
   check_context(layout, run);
   check_experts(run, data);
   return layout;
@@ -282,7 +289,7 @@ std::string batch_limit_text(const RunConfig& run, int ranks) {
   for (const BatchStep& step : run.train.batches()) batch = std::gcd(batch, step.batch);
   if (ranks <= batch || !divisible_batch_text(run, ranks).empty()) return "";  // the other text has the tighter limit
   return fmt::format("{} = {} allows at most {} data-parallel ranks, so that {} ranks need context, tensor or pipeline parallelism",
-                     run.train.ramp.empty() ? "train.global_batch_size" : "train.ramp with a common divisor of its batches", batch, batch, ranks);
+                     run.train.ramp.empty() ? batch_key(run) : "train.ramp with a common divisor of its batches", batch, batch, ranks);
 }
 
 std::string divisible_batch_text(const RunConfig& run, int ranks) {
@@ -293,9 +300,9 @@ std::string divisible_batch_text(const RunConfig& run, int ranks) {
     const Index other = (batch + divisor / 2) / divisor * divisor;
     if (ranks % divisor == 0 && other > 0 && std::abs(other - batch) <= batch / 10)
       return fmt::format(
-          "train.global_batch_size = {0} and {1} ranks have the common divisor {2}: the data-parallel ranks of a grid of {1} are at most "
-          "{2}. With train.global_batch_size = {3} they may be {4}",
-          batch, ranks, shared, other, divisor);
+          "{5} = {0} and {1} ranks have the common divisor {2}: the data-parallel ranks of a grid of {1} are at most {2}. With {5} = {3} they may be "
+          "{4}",
+          batch, ranks, shared, other, divisor, batch_key(run));
   }
   return "";
 }

@@ -142,10 +142,10 @@ void Dataset::open(const Corpus& corpus) {
   const SequenceRange range = range_of(file);
   const bool has_examples = masks_.back() || options_.pairs != Pairs::none || !options_.classes.empty();  // conversations, pairs, labelled texts
   require(range.first < range.last, Exit::data,
-          "{}: the {} split is empty: proportions {} of {} document{} round to none; enlarge the proportion, {}, or set train.eval_every=0 to train "
-          "without validation",
-          file.prefix().string(), name_of(options_.which), options_.split, file.sequences(), file.sequences() == 1 ? "" : "s",
-          has_examples ? "build token files of more examples" : "divide the text into more documents (data build --documents page)");
+          "{}: the {} split is empty: proportions {} of {} document{} round to none; enlarge the proportion, {}{}", file.prefix().string(),
+          name_of(options_.which), options_.split, file.sequences(), file.sequences() == 1 ? "" : "s",
+          has_examples ? "build token files of more examples" : "divide the text into more documents (data build --documents page)",
+          options_.which == Split::validation ? ", or set train.eval_every=0 to train without validation" : ", or name another split");
   require(!options_.fill_in_middle || !masks_.back(), Exit::config,
           "data.fim: {} has a loss mask, as conversations have; only plain text is rearranged; set data.fim.rate: 0", file.prefix().string());
   samples_.push_back(samples_of(files_.size() - 1, range));

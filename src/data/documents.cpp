@@ -287,8 +287,11 @@ bool DocumentFile::visit_object(std::string_view line, std::int64_t offset, cons
   const std::string problem = problem_of_object(line, visit);
   if (problem.empty()) return true;
   if (format_.invalid == DocumentFormat::Invalid::skip) return false;
-  fail(Exit::data, "{}:{}: the line {}; correct it, or skip such lines with --skip-invalid", file_.path().string(), 1 + file_.newlines_before(offset),
-       problem);
+  const auto first = line.find_first_not_of(" \t");
+  const bool plain = format_.prompts && (first == line.npos || line[first] != '{');
+  fail(Exit::data, "{}:{}: the line {}; {}correct it, or skip such lines with --skip-invalid", file_.path().string(),
+       1 + file_.newlines_before(offset), plain ? "is plain text, not a JSON object" : problem,
+       plain ? "prompts are lines such as {\"prompt\": \"2 + 2 =\"}; " : "");
 }
 
 // Visits the content of a line, or returns why the line is invalid without visiting anything.

@@ -39,6 +39,7 @@ std::string similar_bundled_file(const std::string& file, const std::string& fol
   std::string asked = (path.extension() == ".yaml" || path.extension() == ".yml" ? path.stem() : path.filename()).string();
   for (char& c : asked) c = c >= 'A' && c <= 'Z' ? char(c | 0x20) : c;
   const std::string near = std::find(names.begin(), names.end(), asked) != names.end() ? asked : nearest(asked, names);
+  if (near.empty() || near[0] != asked[0]) return "";  // b200 is not h200 with a typing mistake
   for (const std::filesystem::path& bundled : bundled_files(folder))
     if (bundled.stem() == near) return fmt::format("did you mean {}?", shown(bundled.string()));
   return "";

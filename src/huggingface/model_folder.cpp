@@ -81,8 +81,10 @@ std::string hint_for_missing_model(const std::filesystem::path& path) {
         path.string());
   const std::string text = path.string();
   const auto slash = text.find('/');
-  const bool like_id = !fs::exists(path, error) && !fs::is_directory(path.parent_path(), error) && slash != text.npos && slash > 0 &&
-                       slash + 1 < text.size() && slash == text.rfind('/') && text[0] != '.' && text[0] != '~' && !text.ends_with(".h5");
+  const bool one_word = slash == text.npos && !text.starts_with("step_");  // such as gpt2
+  const bool two_words = slash != text.npos && slash > 0 && slash + 1 < text.size() && slash == text.rfind('/');
+  const bool like_id = !fs::exists(path, error) && !fs::is_directory(path.parent_path(), error) && (one_word || two_words) && !text.empty() &&
+                       text[0] != '.' && text[0] != '~' && !text.ends_with(".h5");
   return like_id ? fmt::format("; download a model of the Hugging Face hub first: `hf download {} --local-dir DIR`, then use DIR", text) : "";
 }
 

@@ -434,7 +434,8 @@ TEST(search, time_limit_bounds_layouts_not_predicted) {
     const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none});
     if (every.best.empty()) continue;
     const int best = dice.between(1, 4);
-    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = best, .place_within = dice.one_in(2) ? 3u : 0u, .seconds = 0});
+    const double seconds = 0.02 * dice.between(0, 4);
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = best, .place_within = dice.coin() ? 3u : 0u, .seconds = seconds});
     ++seen, ended += found.ended;
     ASSERT_LE(found.best.size(), std::size_t(best)) << d.text;
     ASSERT_FALSE(found.best.empty()) << d.text << search_result_text(found);
@@ -442,7 +443,9 @@ TEST(search, time_limit_bounds_layouts_not_predicted) {
       const auto at = std::find_if(every.best.begin(), every.best.end(), [&](const FoundLayout& f) { return f.choice == found.best[j].choice; });
       ASSERT_NE(at, every.best.end()) << d.text;
       EXPECT_EQ(at->prediction.seconds, found.best[j].prediction.seconds) << d.text;
-      if (j > 0) EXPECT_LE(found.best[j - 1].prediction.seconds, found.best[j].prediction.seconds) << d.text;
+      if (j > 0) {
+        EXPECT_LE(found.best[j - 1].prediction.seconds, found.best[j].prediction.seconds) << d.text;
+      }
       if (!found.ended || found.best[j].prediction.seconds < found.least_slower) {
         EXPECT_EQ(found.best[j].choice, every.best[j].choice) << d.text;
         ++certain;
@@ -451,11 +454,13 @@ TEST(search, time_limit_bounds_layouts_not_predicted) {
     // a layout faster than the bound is always listed, unless the list is full of faster ones
     for (std::size_t j = 0; j < every.best.size() && found.ended && every.best[j].prediction.seconds < found.least_slower; ++j)
       EXPECT_TRUE(j >= found.best.size() || found.best[j].choice == every.best[j].choice) << d.text;
-    if (found.own && found.own->place > 0) EXPECT_EQ(every.best[found.own->place - 1].choice, found.own->choice) << d.text;
+    if (found.own && found.own->place > 0) {
+      EXPECT_EQ(every.best[found.own->place - 1].choice, found.own->choice) << d.text;
+    }
     EXPECT_EQ(found.layouts, every.layouts);
   }
   EXPECT_GT(seen, 15);
-  EXPECT_GT(ended, 10);
+  EXPECT_GT(ended, 3);
   EXPECT_GT(certain, 2);
 }
 

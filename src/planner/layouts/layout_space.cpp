@@ -218,7 +218,7 @@ class Enumeration {
     if (!fresh) return known->second;
     trial_.train.micro_batch_size = shape_.micro_batch_size;
     return known->second = refused([&] {
-             check_batches(trial_.train, shape_.data);
+             check_batches(trial_, shape_.data);
              ParallelConfig& p = trial_.parallel;
              p.data = p.pipeline = p.context = p.tensor = 1;
              check_bounds(trial_, SettingsText([&](const std::vector<std::string>&) {
