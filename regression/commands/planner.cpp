@@ -214,7 +214,7 @@ TEST(planner, explain_reports_costs_and_place_of_the_deck) {
   const std::string deck = std::string(GYR_SOURCE_DIR) + "/input/falcon-h1-34b.yaml";
   const Result r = run({"plan", deck, "--ranks", "64", "--cluster", clusters + "h100.yaml", "--explain", "--tokens", "1e12"});
   ASSERT_EQ(r.code, 0) << r.err;
-  for (const char* part : {"The deck's own layout", "of them leave less than the reserve", "Reserve: 4 GiB of each device", " ± ",
+  for (const char* part : {"The deck's own layout", "of them leave less than the reserve", "Reserve: 4 GiB of each device",
                            "Accuracy: ", "not judged on several GPUs with this program", "Save of a checkpoint: ", "Training of 1.00 T tokens"})
     EXPECT_NE(r.out.find(part), std::string::npos) << part << "\n" << r.out;
   const std::string costs = r.out.substr(r.out.find("Training of 1.00 T tokens"));
@@ -434,7 +434,7 @@ TEST(planner, explain_prints_overrides_and_equal_layouts) {
   EXPECT_TRUE(std::regex_search(
       r.out, std::regex("Layouts 1 to [0-9]+ are equal within the error on shorter sequences: they differ by less than [0-9.]+ ms")))
       << r.out;
-  EXPECT_GT(r.out.find("±"), r.out.find("Error bar: none: not judged on sequences of more than 4096 tokens")) << r.out;
+  EXPECT_GT(r.out.find("±"), r.out.find("Accuracy: none: not judged on sequences of more than 4096 tokens")) << r.out;
   EXPECT_NE(r.out.find("train.global_batch_size = 8 allows at most 8 data-parallel ranks, so that 16 ranks need context"), std::string::npos)
       << r.out;
 }
@@ -560,6 +560,32 @@ TEST(planner, plan_beyond_the_memory_names_its_largest_part) {
   refused(with({"--ranks", "2", "train.global_batch_size=2", "--cluster", clusters + "h100.yaml"}), "parallel.shard=optimizer");
   refused(with({}), "\\. No layout of 1 rank fits: weights and optimizer states alone take [0-9.]+ MiB on each\\. Take at least [0-9]+ ranks");
   EXPECT_NE(run({"plan", "--help"}).out.find("exit code 78 if it does not fit in memory"), std::string::npos);
+}
+
+// A plan of policy training needs no weights: a deck gives the shape of the trained model, and of others.
+TEST(planner, policy_is_planned_by_shape) {
+  const std::string decks = std::string(GYR_SOURCE_DIR) + "/input/", shape = decks + "falcon-h1-1.5b.yaml";
+  const auto planned = [&](const Words& more) {
+    Words words{"plan", decks + "rlhf.yaml", "--init-from", shape, "-n", "8", "parallel.tensor=2", "rl.prompts=8", "rl.generate.max_new_tokens=8"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const Result r = planned({});
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string parameters = R"(parameters +[0-9.]+ [MG] \(([0-9]+)\))";
+  EXPECT_EQ(number_in(r.out, parameters), number_in(run({"plan", shape, "-n", "8"}).out, parameters)) << r.out;
+  EXPECT_NE(r.out.find("models.judge.init_from is empty: planned in the shape of the trained model"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("models.critic.init_from is empty"), std::string::npos) << "a critic may begin with random weights";
+  const std::string of_critic = R"(models\.critic +([0-9.]+) )";
+  const Result deeper = planned({"models.critic.init_from=" + decks + "falcon-h1-1.5b-deep.yaml"});
+  ASSERT_EQ(deeper.code, 0) << deeper.err;
+  EXPECT_NE(number_in(deeper.out, of_critic), number_in(r.out, of_critic));
+  const Result train = run({"train", decks + "rlhf.yaml", "--init-from", shape});
+  EXPECT_EQ(train.code, int(Exit::config));
+  EXPECT_NE(train.err.find("is a deck, which has no weights"), std::string::npos) << train.err;
+  const Result without = run({"train", decks + "rlhf.yaml"});
+  EXPECT_EQ(without.code, int(Exit::config));
+  EXPECT_NE(without.err.find("models.reference.init_from is empty"), std::string::npos) << without.err;
 }
 
 TEST(planner, impossible_search_error_states_the_remedy) {
