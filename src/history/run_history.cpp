@@ -107,7 +107,8 @@ class HistoryReader {
   void killed() { add(RunEvent::Kind::killed, last_time_, exit_record_text().value_or(supervisor_text().value_or("ended without a message"))); }
   // End of this attempt according to the exit record, which the watcher process of a rank writes.
   std::optional<std::string> exit_record_text() const {
-    const auto record = read_exit_record(exit_record_path(history_.folder, attempt_));
+    auto record = read_exit_record(new_exit_record_path(history_.folder, attempt_));  // of a supervisor that has been killed
+    if (!record) record = read_exit_record(exit_record_path(history_.folder, attempt_));
     if (!record || record->time < started_) return {};
     return fmt::format("{}a process on {} {}", record->rank >= 0 ? fmt::format("rank {}, ", record->rank) : "", record->host, manner(*record));
   }

@@ -5,8 +5,6 @@
 #include <limits>
 #include <set>
 
-#include "src/watch/exit_record.hpp"
-
 namespace gyr {
 
 namespace {
@@ -20,9 +18,10 @@ double median(std::vector<double> x) {
 }  // namespace
 
 Observer::Observer(const SuperviseSettings& settings, const std::filesystem::path& output, int attempt)
-    : settings_(settings), heartbeats_(heartbeat_path(output)), exit_record_(exit_record_path(output, attempt)), attempt_(attempt) {
+    : settings_(settings), heartbeats_(heartbeat_path(output)), exit_record_(exit_record_path(output, attempt)),
+      new_exit_record_(new_exit_record_path(output, attempt)), attempt_(attempt) {
   std::error_code ignored;
-  std::filesystem::remove(exit_record_, ignored);
+  std::filesystem::remove(new_exit_record_, ignored);
 }
 
 Index Observer::step() const {
@@ -61,8 +60,13 @@ void Observer::read(Clock::time_point now) {
   }
 }
 
-std::optional<Finding> Observer::finding_of_ranks() const {
-  const auto dead = read_exit_record(exit_record_);
+std::optional<Finding> Observer::finding_of_ranks() {
+  if (auto found = read_exit_record(new_exit_record_)) {
+    dead_ = std::move(found);
+    std::error_code ignored;
+    std::filesystem::rename(new_exit_record_, exit_record_, ignored);
+  }
+  const auto& dead = dead_;
   if (!dead) return {};
   const auto beat = std::find_if(now_.begin(), now_.end(), [&](const Heartbeat& h) { return h.pid == dead->pid && host_of(h) == dead->host; });
   const int rank = beat == now_.end() ? dead->rank : beat->rank;  // before its first heartbeat only its launcher knows it

@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.hpp"
 #include "src/supervisor/supervise_settings.hpp"
+#include "src/watch/exit_record.hpp"
 #include "src/watch/verdict.hpp"
 
 namespace gyr {
@@ -26,7 +27,7 @@ class Observer {
   // Checks the attempt once; to be called every few heartbeats. A finding ends the attempt.
   std::optional<Finding> look(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // Finding from the exit record, if there is one. Valid after the launcher has exited, too.
-  std::optional<Finding> finding_of_ranks() const;
+  std::optional<Finding> finding_of_ranks();
   // New stragglers since the last call: "rank 2 on node7 is slow (straggler): it works 2.1 times as long as ...", once
   // per rank.
   std::vector<std::string> slow_ranks();
@@ -49,7 +50,8 @@ class Observer {
   std::vector<Heartbeat> unchanged(Clock::time_point now) const;
 
   SuperviseSettings settings_;
-  std::filesystem::path heartbeats_, exit_record_;
+  std::filesystem::path heartbeats_, exit_record_, new_exit_record_;
+  std::optional<ExitRecord> dead_;  // that of this attempt
   int attempt_;
   Clock::time_point begin_ = Clock::now(), moved_ = begin_, stepped_ = begin_;
   std::map<int, Seen> seen_;

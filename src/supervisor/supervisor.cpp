@@ -67,7 +67,7 @@ class Supervisor {
     Words program{options_.program, "train",
                   options_.deck,    "--resume",
                   "--attempt",      std::to_string(number),
-                  "--exit-record",  exit_record_path(output(), number),
+                  "--exit-record",  new_exit_record_path(output(), number),
                   "--supervisor",   lock_->token()};
     if (options_.accept_changes) program.push_back("--accept-changes");
     program.insert(program.end(), options_.overrides.begin(), options_.overrides.end());

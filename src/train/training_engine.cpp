@@ -2,6 +2,7 @@
 #include "src/train/training_engine.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/dump/dump.hpp"
 #include "src/engine/dry_run/plan.hpp"
@@ -43,15 +44,18 @@ class RunEngine final : public TrainingEngine {
   }
 
   void initialise() override {
+    copy_is_current_ = false;
     engine_.initialise(run_.train.seed);
     if (critic_) critic_->begin();
   }
   void load_weights(const std::filesystem::path& model) override {
+    copy_is_current_ = false;
     load_weights_from([&] { return open_initial(model, run_.model, run_.train.new_head, run_.train.seed); }, engine_);
     if (critic_) critic_->begin();
   }
   void check_weights(const std::filesystem::path& model) const override { check_initial(model, run_.model, run_.train.new_head); }
   CheckpointHeader load(const std::filesystem::path& checkpoint) override {
+    copy_is_current_ = false;
     if (critic_) critic_->load(checkpoint);
     return load_checkpoint(checkpoint, engine_, LoadWhat::everything, reading_of(run_.checkpoint.read));
   }
@@ -63,7 +67,7 @@ class RunEngine final : public TrainingEngine {
   void before(Index step) override { fault_.inject_fault(step); }
 
   std::vector<GeneratedText> generate(const std::vector<Request>& requests, const Sampling& sampling) override {
-    if (generator_->holds_copy()) {
+    if (generator_->holds_copy() && !std::exchange(copy_is_current_, true)) {
       auto t = timers_.scope("move weights");
       generator_->update();
     }
@@ -89,6 +93,7 @@ class RunEngine final : public TrainingEngine {
   }
 
   StepResult step(const StepOrder& order, const StepSamples& taken, const CheckpointHeader& state, const Note& print_line) override {
+    copy_is_current_ = false;
     const Span& samples = taken.samples;
     const auto source = [&, read = fed(taken.source, samples)](int i) {
       auto t = timers_.scope("data");
@@ -180,6 +185,7 @@ class RunEngine final : public TrainingEngine {
   std::unique_ptr<Critic> critic_;
   ScoringModels scoring_;
   std::unique_ptr<PolicyGenerator> generator_;  // policy training
+  bool copy_is_current_ = false;                // its weights, if it holds a copy, are those of the engine
   Fault fault_;
 };
 

@@ -39,6 +39,10 @@ std::filesystem::path exit_record_path(const std::filesystem::path& output, int 
   return output / fmt::format("exit_record.{}.json", attempt);
 }
 
+std::filesystem::path new_exit_record_path(const std::filesystem::path& output, int attempt) {
+  return exit_record_path(output, attempt).concat(".new");
+}
+
 bool write_exit_record(const std::filesystem::path& file, const ExitRecord& o) noexcept {
   try {
     const Json json = {{"host", o.host}, {"pid", o.pid}, {"rank", o.rank}, {"signal", o.signal}, {"code", o.code}, {"time", o.time}};

@@ -22,6 +22,9 @@ struct ExitRecord {
 };
 
 std::filesystem::path exit_record_path(const std::filesystem::path& output, int attempt);
+// File that ranks write. The supervisor gives it the name above when it has read it, so that a start that is refused leaves the
+// record of an earlier run.
+std::filesystem::path new_exit_record_path(const std::filesystem::path& output, int attempt);
 // Writes the record unless the attempt has one already, and creates the folder if needed. Returns false if there is a
 // record or it cannot be written.
 bool write_exit_record(const std::filesystem::path& file, const ExitRecord&) noexcept;
