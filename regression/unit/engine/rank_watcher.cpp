@@ -237,13 +237,15 @@ TEST(rank_watcher, no_watcher_without_exit_record_path) {
 
 TEST(rank_watcher, observer_reports_the_rank_of_exit_record) {
   const Folder folder;
-  const auto exit_record = exit_record_path(folder.path(), 2);
-  write_exit_record(exit_record, {"of an earlier run", 1, 0, "SIGKILL", 0, 0});
+  const auto exit_record = new_exit_record_path(folder.path(), 2), read = exit_record_path(folder.path(), 2);
+  for (const auto& file : {exit_record, read}) write_exit_record(file, {"of an earlier run", 1, 0, "SIGKILL", 0, 0});
   Observer observer({}, folder.path(), 2);
   EXPECT_FALSE(observer.look());
+  EXPECT_EQ(read_exit_record(read)->host, "of an earlier run") << "this start may still be refused";
   write_exit_record(exit_record, {host_name(), int(::getpid()), 7, "SIGBUS", 0, 0});
   const auto early = observer.look();  // before the first heartbeat the rank number is the launcher's
   ASSERT_TRUE(early);
+  EXPECT_EQ(read_exit_record(read)->signal, "SIGBUS");
   EXPECT_EQ(early->verdict.rank, 7);
   ProgressSnapshot snapshot;
   snapshot.step = 12, snapshot.phase = "train";
@@ -253,7 +255,6 @@ TEST(rank_watcher, observer_reports_the_rank_of_exit_record) {
   EXPECT_EQ(late->state, "lost");
   EXPECT_EQ(late->verdict.rank, 0);
   EXPECT_NE(late->verdict.text.find("was killed by SIGBUS; last seen at: step 12, train"), std::string::npos) << late->verdict.text;
-  std::filesystem::remove(exit_record);
   write_exit_record(exit_record, {"elsewhere", 17, -1, "", 3, 0});
   EXPECT_EQ(observer.finding_of_ranks()->state, "died");
   EXPECT_EQ(observer.finding_of_ranks()->code, 3);
