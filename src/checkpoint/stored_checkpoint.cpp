@@ -49,7 +49,8 @@ void check_view(const fs::path& folder, const ManifestFile& view) {
 StoredCheckpoint::StoredCheckpoint(const fs::path& path, Expect expect) : path_(path), name_(path.string()) {
   std::error_code error;
   const auto status = fs::status(path, error);
-  require(fs::exists(status), Exit::missing, "{}: cannot be opened: there is no such checkpoint", name_);
+  require(fs::exists(status), Exit::missing, "{}: cannot be opened: there is no such checkpoint{}", name_,
+          fs::exists(name_ + ".idx", error) ? fmt::format("; `gyrfalcon data info {}` shows token files", name_) : "");
   fs::is_directory(status) ? open_folder() : open_file(expect);
   pieces_.resize(manifest_.tensors.size());
   for (std::size_t f = 0; f < manifest_.files.size(); ++f)

@@ -9,6 +9,7 @@
 #include "src/checkpoint/header.hpp"
 #include "src/commands/notes.hpp"
 #include "src/config/placed_models.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/deck/renamed_keys.hpp"
 #include "src/pretrained/pretrained.hpp"
 
@@ -125,12 +126,25 @@ void require_initial_tokenizer(const Origin& origin, const std::string& tokenize
           shown(origin.model), shown(tokenizer));
 }
 
-// Without a model to adapt and without a model section, the deck would train adapters of a large random model.
-void require_model_to_adapt(const Deck& deck, const RunConfig& run, const std::string& file, bool resume) {
-  require(!run.model.lora || !run.train.init_from.empty() || deck.given("model"), Exit::config,
-          "{}: finetune.lora adapts a trained model, and the deck names none{}; give --init-from DIR with a Hugging Face folder, a checkpoint or the "
-          "folder of a run (or the key train.init_from)",
-          file, resume ? fmt::format(", and {} has no run to resume", run.output) : "");
+// Without a model to start from and without a model section, the deck would train a large random model.
+void require_model(const Deck& deck, const RunConfig& run, const std::string& file, bool resume) {
+  require(!run.train.init_from.empty() || deck.given("model"), Exit::config,
+          "{}: {}{}; give --init-from DIR with a Hugging Face folder, a checkpoint or the folder of a run (or the key train.init_from){}", file,
+          run.model.lora ? "finetune.lora adapts a trained model, and the deck names none" : "the deck names no model and has no section model",
+          resume ? fmt::format(", and {} has no run to resume", run.output) : "",
+          run.model.lora ? "" : ", or a section model as in input/pretrain.yaml");
+}
+
+// The model knows the token ids of its own tokenizer. `of_model`: file of that tokenizer; empty: not known.
+std::string other_tokenizer(const RunConfig& run, const std::string& of_model) {
+  std::error_code error;
+  if (of_model.empty() || run.data.tokenizer == of_model || !std::filesystem::is_regular_file(of_model, error) ||
+      !std::filesystem::is_regular_file(run.data.tokenizer, error) || same_tokenizer(mark_of(run.data.tokenizer), mark_of(of_model)))
+    return "";
+  return fmt::format(
+      "data.tokenizer {} is not the tokenizer of the model in {}, {}, whose token ids the model knows; build the token files with the "
+      "model's tokenizer, unless yours only adds tokens",
+      shown(run.data.tokenizer), shown(run.train.init_from), shown(of_model));
 }
 
 bool is_deck(const std::string& path) {
@@ -214,7 +228,8 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
     if (!a.shapes_only) require_weights(key_of_model(m.name, "init_from"), m.init_from);
   check_further_models(run, a.shapes_only ? ModelWeights::not_needed : ModelWeights::needed);
   require_initial_tokenizer(origin, run.data.tokenizer);
-  if (shape_of.empty()) require_model_to_adapt(deck, run, a.deck, a.resume);
+  if (shape_of.empty()) require_model(deck, run, a.deck, a.resume);
+  if (const std::string other = from.empty() ? "" : other_tokenizer(run, defaults.tokenizer); note && !other.empty()) note(other);
   check_padding(run);
   check_schedule(run);
   for (const std::string& idle : idle_keys(deck, run))

@@ -256,6 +256,10 @@ class EvaluationProgress {
 };
 
 void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
+  require(!run.policy || a.reads_text() || !a.prefixes.empty(), Exit::usage,
+          "{0}: was trained on rewards, and its data are prompts; `gyrfalcon rollout DECK --init-from {0}` answers them and prints the rewards, and "
+          "eval --text or --data scores other text",
+          a.checkpoint);
   Grid grid(layout_of(a, run, runtime.ranks()), runtime.world(), wait_policy_of(runtime.world()));
   Json settings{{"gyrfalcon", version()}, {"checkpoint", a.checkpoint}, {"task", ""}};
   std::unique_ptr<Evaluation> evaluation;

@@ -137,9 +137,11 @@ int plan(const PlanArguments& given) {
           if (runtime.rank() == 0) std::printf("%s", layout_report(asked).c_str());
           return;
         }
-        require(asked.models.empty() || !(a.explain || a.longest), Exit::usage,
-                "--explain and --longest plan the trained model alone, without models.{}; leave them out",
-                asked.models.empty() ? "" : asked.models[0].name);
+        require(
+            asked.models.empty() || !(a.explain || a.longest), Exit::usage,
+            "--explain and --longest plan the trained model alone, without models.{}; leave these options out: plan then checks the layout of the "
+            "deck, which parallel.* and models.{}.* set",
+            asked.models.empty() ? "" : asked.models[0].name, asked.models.empty() ? "" : asked.models[0].name);
         if (runtime.rank() == 0) check_token_files(asked), print_warnings(asked);
         const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);
@@ -164,7 +166,7 @@ int plan(const PlanArguments& given) {
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
         if (!deck.notes.empty()) std::printf("%s\n\n", prose(deck.notes).c_str());
-        if (a.page.empty() && machine) std::printf("%s", hint_of_layout(a, *machine, ranks).c_str());
+        if (a.page.empty() && machine && asked.models.empty()) std::printf("%s", hint_of_layout(a, *machine, ranks).c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         if (!a.page.empty()) write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
         print_models_without_weights(asked), print_refusal_of_data(asked);

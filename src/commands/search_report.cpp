@@ -156,7 +156,7 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
 }
 
 std::string progress_text(const SearchProgress& p, double seconds) {
-  const std::string least = p.least_bytes > 0 ? fmt::format(" (the smallest needs {})", taken_of(p.least_bytes, p.usable)) : "";
+  const std::string least = p.least_bytes > 0 ? fmt::format(" (the smallest of these needs {})", taken_of(p.least_bytes, p.usable)) : "";
   return fmt::format("{} {:.0f} layouts: {} of the fastest found, {} predicted, {:.0f} too large for memory{}, {}, {:.0f} s",
                      p.ending ? "ending the search of" : "searching", p.layouts, p.ranked, p.predicted, p.too_large, least,
                      counted(Index(p.dry_runs), "dry run"), seconds);
@@ -177,19 +177,15 @@ void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
   if (r.ended)
     fail(Exit::config,
          "no layout of {} that fits on {} was found in {}: {:.0f} of {:.0f} layouts are too large for memory{}. --search-seconds 0 searches to the "
-         "end; more ranks, a smaller model or shorter sequences need less memory",
+         "end; activation.policy=swap, more ranks, a smaller model or shorter sequences need less memory",
          counted(ranks, "rank"), cluster.name, time_text(r.seconds), r.by_memory.layouts(), r.layouts,
-         r.least.takes > 0 ? fmt::format("; the smallest needs {} of a device", taken_of(r.least.takes, r.least.has)) : "");
-  if (r.given_up)
-    fail(Exit::config,
-         "no layout of {} fits on {}, as far as {} show: {:.0f} of {:.0f} layouts are too large for memory, and so are those with the smallest lower "
-         "bounds; the smallest needs {} of a device. Take more ranks, a smaller model or shorter sequences",
-         counted(ranks, "rank"), cluster.name, counted(Index(r.dry_runs), "dry run"), r.by_memory.layouts(), r.layouts,
-         taken_of(r.least.takes, r.least.has));
+         r.least.takes > 0 ? fmt::format("; the smallest of those needs {} of a device", taken_of(r.least.takes, r.least.has)) : "");
   fail(Exit::config, "no layout of {} fits on {}: of {}, {}{}, {} too large for memory{}", counted(ranks, "rank"), cluster.name,
        counted(Index(r.layouts), "layout"), counted(Index(r.by_rules.layouts()), "violates a rule of the deck", "violate a rule of the deck"),
        refused.empty() ? "" : fmt::format(" (most often: {})", refused.front().why), counted(Index(r.by_memory.layouts()), "is", "are"),
-       large.empty() ? "" : fmt::format(" (most often: {}); take more ranks, a smaller model or shorter sequences", large.front().why));
+       large.empty()
+           ? ""
+           : fmt::format(" (most often: {}); take activation.policy=swap, more ranks, a smaller model or shorter sequences", large.front().why));
 }
 
 namespace {

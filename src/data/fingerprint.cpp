@@ -17,8 +17,6 @@ constexpr std::size_t most_fingerprint = std::size_t(64) << 20;
 
 std::string described_tokenizer(const TokenizerMark& t) { return fmt::format("{} ({} bytes, XXH3 {})", t.file, t.bytes, t.sum); }
 
-bool same_tokenizer(const TokenizerMark& a, const TokenizerMark& b) { return a.sum == b.sum && a.bytes == b.bytes; }
-
 }  // namespace
 
 SequenceSum SequenceSum::of(std::uint64_t sum, std::uint64_t power) {
@@ -26,6 +24,8 @@ SequenceSum SequenceSum::of(std::uint64_t sum, std::uint64_t power) {
   s.sum_ = sum, s.power_ = power;
   return s;
 }
+
+bool same_tokenizer(const TokenizerMark& a, const TokenizerMark& b) { return a.sum == b.sum && a.bytes == b.bytes; }
 
 TokenizerMark mark_of(const fs::path& tokenizer) {
   const SummedFile file(tokenizer);
@@ -121,8 +121,9 @@ void require_tokenizer(const std::vector<fs::path>& prefixes, const fs::path& to
     if (!f || f->tokenizer.sum.empty()) continue;
     if (!mark) mark = mark_of(tokenizer);
     require(same_tokenizer(f->tokenizer, *mark), Exit::data,
-            "{}: was made with the tokenizer {}, but {} is {}; name the tokenizer of the token files, or build them again (gyrfalcon data build ... "
-            "--tokenizer {} --overwrite)",
+            "{}: was made with the tokenizer {}, but {} is {}; build the token files again (gyrfalcon data build ... --tokenizer {} --overwrite), "
+            "or, for "
+            "a new model, name their tokenizer",
             prefix.string(), described_tokenizer(f->tokenizer), name, described_tokenizer(*mark), tokenizer.string());
   }
 }

@@ -25,6 +25,8 @@ struct TokenizerMark {
 // Reads the complete file. Errors of InputFile.
 TokenizerMark mark_of(const std::filesystem::path& tokenizer);
 
+bool same_tokenizer(const TokenizerMark&, const TokenizerMark&);
+
 struct Fingerprint {
   TokenizerMark tokenizer;
   std::int64_t documents = 0, tokens = 0;

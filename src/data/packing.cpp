@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "kernels/base/error.hpp"
+#include "src/base/quantity.hpp"
 
 namespace gyr {
 
@@ -48,8 +49,8 @@ class PackedSamples : public Samples {
     left_out_ = (r.last - r.first) / texts_ - std::int64_t(documents_.size());
     std::stable_sort(documents_.begin(), documents_.end(), [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
     require(texts_ == 1 || !documents_.empty(), Exit::data,
-            "{}: no pair among sequences {} to {} fits a window of {} tokens; use a longer sequence length", file.prefix().string(), r.first, r.last,
-            capacity_);
+            "{}: none of the {} fits a window of {} tokens; the shortest needs train.seq_length={} or more", file.prefix().string(),
+            counted((r.last - r.first) / 2, "pair"), capacity_, shortest_pair(r) - predicts);
     require(!documents_.empty() && kept(documents_.front()) > predicts + reserved_, Exit::data,
             "{}: no document among sequences {} to {} has at least {}, the minimum for one prediction", file.prefix().string(), r.first, r.last,
             predicts ? "two tokens" : "a token");
@@ -90,6 +91,11 @@ class PackedSamples : public Samples {
   // Tokens of a window that a packed unit takes.
   std::int64_t kept(std::uint32_t document) const {
     return std::min(file_.first_token(document + texts_) - file_.first_token(document) + reserved_, capacity_);
+  }
+  std::int64_t shortest_pair(const SequenceRange& r) const {
+    std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t s = r.first; s + 1 < r.last; s += 2) shortest = std::min<std::int64_t>(shortest, file_.length(s) + file_.length(s + 1));
+    return shortest;
   }
   bool is_full_pair(std::int64_t s) const {
     return file_.length(s) > 0 && file_.length(s + 1) > 0 && file_.length(s) + file_.length(s + 1) <= capacity_;

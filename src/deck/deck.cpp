@@ -107,7 +107,8 @@ std::string remedy_for_override(const std::string& word) {
 
 // Removes the key or section of the deck that `~path` names.
 void remove(YamlValue& root, const std::string& path, const std::string& where) {
-  require(is_path(path) && path.find('=') == path.npos, Exit::usage, "{}: a key is removed with ~section.key, without a value", where);
+  require(path.find('=') == path.npos, Exit::usage, "{}: a key is removed with ~section.key, without a value", where);
+  require(is_path(path), Exit::usage, "{}: write ~section.key; a whole section cannot be removed, only its keys", where);
   YamlValue *above = nullptr, *node = &root;
   std::string key;
   for (std::size_t begin = 0; node && begin < path.size(); begin += key.size() + 1) {

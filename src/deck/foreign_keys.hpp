@@ -296,6 +296,14 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"ppo_epochs num_ppo_epochs", "rl.epochs", ""},
     {"ppo_mini_batch_size num_mini_batches mini_batch_size", "rl.minibatches",
      "rl.minibatches is the number of optimizer steps of a pass over the answers, not their size"},
+    {"rl.num_iterations", "rl.epochs", ""},  // in TRL's GRPO, passes over the answers
+    {"rl.epsilon rl.cliprange", "rl.loss.clip_low", ""},
+    {"rl.loss_type", "rl.loss.aggregate", "rl.loss.aggregate is token, sequence or constant: TRL's dapo or bnpo, grpo, and dr_grpo"},
+    {"rl.scale_rewards", "rl.advantage.scale", "write rl.advantage.scale=group for true, none for false"},
+    {"train.preference.loss_type preference.loss_type", "train.objective",
+     "train.objective: preference is DPO with its logistic loss: leave this key out"},
+    {"lora.rank lora.r lora_r", "finetune.lora.rank", ""},
+    {"train.tokens", "train.steps", "the length of a run is train.steps: write the tokens divided by (train.global_batch_size x train.seq_length)"},
     {"mask_truncated_completions", "rl.overlong", "write rl.overlong=mask"},
     // Settings that have no counterpart; `here` is the nearest topic.
     {"num_workers dataloader_num_workers pin_memory dataloader_pin_memory", "data.prefixes",

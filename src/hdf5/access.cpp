@@ -72,7 +72,7 @@ std::string seems_to_be(const std::filesystem::path& path, const InputFile& file
     return "is a deck (YAML), not a checkpoint (HDF5); give a checkpoint, or the folder of its run (output.folder of the deck)";
   const bool text =
       std::none_of(begin.begin(), begin.end(), [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t' && c != '\r') || c == 127; });
-  return text ? "seems to be text, not a checkpoint (HDF5); give a checkpoint, the folder of a run, or a Hugging Face folder" : "";
+  return text ? "seems to be text, not a checkpoint (HDF5); give a checkpoint or the folder of a run" : "";
 }
 
 }  // namespace

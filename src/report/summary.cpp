@@ -25,7 +25,7 @@ std::string_view meaning(Exit code) {
     case Exit::internal: return "internal error: please report it";
     case Exit::device: return "MPI, launcher, device or processor";
     case Exit::io: return "reading or writing failed";
-    case Exit::again: return "stopped early: submit again to resume from the last checkpoint";
+    case Exit::again: return "stopped early: submit again to continue";
     case Exit::config: return "invalid deck";
     case Exit::numeric: return "loss or gradient not finite, or replicas differ";
     case Exit::unequal: return "verify: results of the layout differ from those of one rank";

@@ -57,7 +57,8 @@ void check_tokenizer(const RunConfig& run) {
   require(size <= run.model.vocab_size, Exit::data,
           "data.tokenizer {}: {} tokens, but model.vocab_size is {}; raise model.vocab_size, or name the model's tokenizer", run.data.tokenizer, size,
           run.model.vocab_size);
-  require_tokenizer({run.data.prefixes.begin(), run.data.prefixes.end()}, run.data.tokenizer, "data.tokenizer");
+  require_tokenizer({run.data.prefixes.begin(), run.data.prefixes.end()}, run.data.tokenizer,
+                    run.train.init_from.empty() ? "data.tokenizer" : "the model's tokenizer (data.tokenizer)");
 }
 
 constexpr std::int64_t tokens_checked = std::int64_t(1) << 24, tokens_at_once = std::int64_t(1) << 20;

@@ -131,10 +131,9 @@ StepResult Engine::gradients(const MicroBatches& source, int micros, const StepO
   const Index further = further_losses();
   const std::vector<Index> labels = labelled(batches, further);
   StepResult result{.tokens = labels[0]};
-  require(
-      result.tokens > 0, Exit::data,
-      "step {}: no token of the batch has a label: all are masked; use larger batches, or longer sequences if the present ones truncate the answers",
-      order.number);
+  require(result.tokens > 0, Exit::data,
+          "step {}: no token of the batch has a label; raise train.seq_length if it truncates the answers, else train.global_batch_size",
+          order.number);
   begin_gradients();
   upload_loss_scales(labels);
   run(training_program(micros), batches, {rows(sums_, 0, 1 + further), scales_, nullptr, config_.seed, order.number});

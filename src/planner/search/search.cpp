@@ -46,14 +46,9 @@ struct Queue : std::priority_queue<Waiting, std::vector<Waiting>, Later> {
 
 double gibi(double bytes) { return bytes / double(1 << 30); }
 
-// Near the limit of memory the lower bound excludes few layouts, and each of them needs dry runs of its stages. The
-// search is given up after this many dry runs without a layout that fits, unless one of the smallest fits.
-constexpr std::size_t dry_runs_without_fit = 300, smallest_tried = 8;
-constexpr double layouts_in_full = 1000;  // spaces with fewer layouts are searched to their end
-
-// After the time limit, predictions take at least `least_ending` more seconds, or half of the limit. Until a layout fits,
-// they may take `longer` times as long.
-constexpr double least_ending = 10, longer = 4;
+// After the time limit, predictions take at least `least_ending` more seconds, or a quarter of the limit. If no layout fits
+// by then, those with the least memory by a lower bound are tried for as long again.
+constexpr double least_ending = 5;
 
 class Search {
  public:
@@ -69,10 +64,9 @@ class Search {
     if (options_.place_within > 0) predict_own();
     while (!line_.empty() && (result_.best.size() < best_ || places_own())) {
       if (seconds() > options_.seconds) {
-        end_by_time();
+        end_by_time(space.shapes);
         break;
       }
-      if (tried_long_enough() && !smallest_fit(space.shapes)) break;
       const Waiting next = line_.top();
       line_.pop();
       step(next), after_candidate();
@@ -89,19 +83,20 @@ class Search {
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
   // Predicts the candidates with the tightest bounds, until enough layouts are known or the time for this is over too.
-  void end_by_time() {
+  void end_by_time(const std::vector<LayoutChoice>& shapes) {
     result_.ended = true;
-    const double limit = std::max(options_.seconds / 2, least_ending), begin = seconds();
+    const double limit = std::max(options_.seconds / 4, least_ending), begin = seconds();
     line_ = Queue(Later{true}, std::move(line_.c));
     std::vector<Waiting> predicted;
     while (!line_.empty() && result_.best.size() + predicted.size() < best_) {
-      if (seconds() - begin > (found_.empty() ? longer : 1) * limit) break;
+      if (seconds() - begin > limit) break;
       const Waiting next = line_.top();
       line_.pop();
       if (next.known == Known::prediction) predicted.push_back(next);
       else step(next);
       after_candidate();
     }
+    if (found_.empty()) predict_smallest(shapes, limit);
     double least = std::numeric_limits<double>::infinity();
     for (const Waiting& left : line_.c)
       if (left.known == Known::prediction) predicted.push_back(left);
@@ -134,30 +129,14 @@ class Search {
     }
   }
 
-  // True once, if many dry runs have found no layout that fits. A small space is searched to its end.
-  bool tried_long_enough() const {
-    return options_.pruning == Pruning::bounds && !known_to_fit_ && result_.predicted == 0 && !(result_.own && result_.own->found) &&
-           result_.layouts - result_.by_rules.layouts() > layouts_in_full && dry_runs() > dry_runs_without_fit;
-  }
-
-  // Plans the layouts that take least memory by the lower bound. If none of them fits, the search is given up.
-  bool smallest_fit(const std::vector<LayoutChoice>& shapes) {
-    std::size_t tried = 0;
+  // Predicts the layouts that take least memory by the lower bound, until one fits or the seconds are over.
+  void predict_smallest(const std::vector<LayoutChoice>& shapes, double seconds_left) {
+    const double end = seconds() + seconds_left;
     for (const auto& [left, smallest] : by_least_memory(shapes)) {
-      if (++tried > smallest_tried) break;
-      LayoutChoice c = smallest;
-      try {
-        const RunConfig run = with(run_, c);
-        const MemoryTaken taken = evaluate(run, c, layout_by_rules(run, ranks_)).taken;
-        if (!taken.lacks()) return known_to_fit_ = true;
-        keep_least(taken);
-      } catch (const Error& e) {
-        if (e.code != Exit::config) throw;
-      }
-      if (options_.watch) options_.watch(progress());
+      if (!found_.empty() || seconds() > end) return;
+      put_prediction(smallest);
+      after_candidate();
     }
-    result_.given_up = true;
-    return false;
   }
 
   // Layouts that may fit, ordered by the memory that their lower bound leaves, most first. Of a shape and a sharding
@@ -394,7 +373,6 @@ class Search {
   StageRuns runs_;
   StagePlans::Counted counted_;
   std::vector<FoundLayout> found_;
-  bool known_to_fit_ = false;  // a layout is known to fit, so that the search must find it
   Queue line_{Later{false}};
   SearchResult result_;
 };

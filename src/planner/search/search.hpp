@@ -44,7 +44,6 @@ struct SearchResult {
   double least_slower = 0;       // lower bound in seconds of the fastest of these
   Index predicted = 0;           // number of layouts that were predicted
   bool ended = false;            // the time limit ended the search; a layout that takes least_slower or more may be missing in `best`
-  bool given_up = false;         // many dry runs found no layout that fits, not even among those with the smallest lower bounds
   MemoryTaken::Usage least;      // memory of the layout that needs least among those that do not fit in a device; 0: none
   Islands islands;               // islands of the ranks if there are several (cluster.emulate)
   std::size_t dry_runs = 0;
