@@ -226,6 +226,18 @@ std::string save_text(const RunConfig& run, const Layout& layout, const Cluster&
                      run.checkpoint.async ? ", while training continues" : "");
 }
 
+// Step time if communication stops computation, for a cluster file that does not state that it overlaps; otherwise empty.
+std::string without_overlap_text(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine) {
+  const auto& assumed = machine.cluster.defaults;
+  const bool stated = std::none_of(assumed.begin(), assumed.end(), [](const std::string& key) { return key.starts_with("links.beside"); });
+  if (stated || plan.layout.ranks() == 1) return "";
+  Cluster apart = machine.cluster;
+  apart.links_overlap = false;
+  const double seconds = predict(predicted.plans, plan.config, plan.layout, apart, machine.profile ? &*machine.profile : nullptr).seconds;
+  return fmt::format("{} per step, {:.0f} % more, if communication does not overlap with computation (links.beside: false)", time_text(seconds, 4),
+                     100 * (seconds / predicted.longest().seconds - 1));
+}
+
 Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   const Cluster& cluster = machine.cluster;
   const auto& [run, layout, config, further, ranks, generation] = plan;
@@ -233,7 +245,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
-  const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : " error not known";
+  const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : " error not known, see accuracy";
   Facts facts{{"memory", memory_text(plan, cluster)},
               {"step", fmt::format("{}; {}, {} per device;{}", time_text(p.seconds, 4), metric_text(rate, " tokens/s", 4),
                                    metric_text(rate / layout.ranks(), " tokens/s"), bar)},
@@ -253,6 +265,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   facts.emplace_back("training", training_text(run, tokens, of_step, rate, layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
   if (const std::string text = defaults_text(cluster); !text.empty()) facts.emplace_back("defaults", text);
+  if (const std::string text = without_overlap_text(plan, predicted, machine); !text.empty()) facts.emplace_back("no overlap", text);
   for (const std::string& note : doubtful_links(cluster, layout.ranks())) facts.emplace_back("links", note);
   for (const std::string& note : doubtful_devices(cluster)) facts.emplace_back("device", note);
   if (cluster.device.gpu && !backend::on_gpu())

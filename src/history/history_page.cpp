@@ -113,6 +113,11 @@ void add_curves(Json& json, const RunHistory& run, std::size_t points) {
   validated("accuracy", [](const ValidatedStep& v) { return 100 * v.accuracy; });
   validated("order_accuracy", [](const ValidatedStep& v) { return 100 * v.order_accuracy; });
   validated("margin", [](const ValidatedStep& v) { return v.margin; });
+  const auto rewarded = [&](const char* name, const std::function<double(const RewardedIteration&)>& of) {
+    curves.add(name, series(run.iterations, begin, false, of), Band::no);
+  };
+  rewarded("reward", [](const RewardedIteration& i) { return i.reward; });
+  rewarded("answer_length", [](const RewardedIteration& i) { return i.length; });
   add("learning_rate", Band::no, false, [](const TakenStep& s) { return s.learning_rate; });
   add("grad_norm", Band::yes, false, [](const TakenStep& s) { return s.grad_norm; });
   add("tokens_per_second", Band::yes, false, [](const TakenStep& s) { return s.tokens_per_second; });

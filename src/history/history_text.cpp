@@ -79,6 +79,11 @@ std::string curves_of(const RunHistory& run) {
   for (const ValidatedStep& v : run.validations)
     if (!v.overtaken) validation.push_back(v.loss);
   add_curve(table, "validation loss", as("{:.4f}"), validation);
+  std::vector<double> rewards, lengths;
+  for (const RewardedIteration& i : run.iterations)
+    if (!i.overtaken) rewards.push_back(i.reward), lengths.push_back(i.length);
+  add_curve(table, "reward", as("{:.4f}"), rewards);
+  add_curve(table, "answer length", as("{:.1f}"), lengths);
   return table.str();
 }
 

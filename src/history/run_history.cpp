@@ -43,7 +43,8 @@ class HistoryReader {
   // Called after the last line. If the last attempt has reported no end, it is still running or was killed.
   void finish(bool alive) {
     if (running_ && (!alive || exit_record_text())) killed();
-    mark(history_.steps), mark(history_.validations);
+    mark(history_.steps, &TakenStep::step), mark(history_.validations, &ValidatedStep::step),
+        mark(history_.iterations, &RewardedIteration::iteration);
   }
 
  private:
@@ -85,6 +86,10 @@ class HistoryReader {
     history_.validations.push_back({number(line, "time"), integer(line, "step"), tokens, number(line, "loss"), number(line, "accuracy"),
                                     number(line, "order_accuracy"), number(line, "margin")});
   }
+  void iteration(const Json& line) {
+    const double tokens = history_.steps.empty() ? 0 : history_.steps.back().tokens;
+    history_.iterations.push_back({number(line, "time"), step_, integer(line, "iteration"), tokens, number(line, "reward"), number(line, "length")});
+  }
   void checkpoint(const Json& line) {
     history_.events.push_back(
         {RunEvent::Kind::checkpoint, number(line, "time"), integer(line, "step"),
@@ -125,12 +130,12 @@ class HistoryReader {
   }
 
   // Marks repeated steps. Step numbers decrease only where a run resumes from an earlier checkpoint.
-  template <class Steps>
-  static void mark(Steps& steps) {
+  template <class Steps, class Number>
+  static void mark(Steps& steps, Number number) {
     Index least = std::numeric_limits<Index>::max();
     for (auto at = steps.rbegin(); at != steps.rend(); ++at) {
-      at->overtaken = at->step >= least;
-      least = std::min(least, at->step);
+      at->overtaken = (*at).*number >= least;
+      least = std::min(least, (*at).*number);
     }
   }
 
@@ -144,10 +149,16 @@ class HistoryReader {
   static const std::map<std::string, Read> readers_;
 };
 
-const std::map<std::string, HistoryReader::Read> HistoryReader::readers_ = {
-    {"run", &HistoryReader::run},   {"start", &HistoryReader::start},           {"end", &HistoryReader::end},
-    {"step", &HistoryReader::step}, {"validation", &HistoryReader::validation}, {"checkpoint", &HistoryReader::checkpoint},
-    {"skip", &HistoryReader::skip}, {"rollback", &HistoryReader::rollback},     {"timers", &HistoryReader::timers}};
+const std::map<std::string, HistoryReader::Read> HistoryReader::readers_ = {{"run", &HistoryReader::run},
+                                                                            {"start", &HistoryReader::start},
+                                                                            {"end", &HistoryReader::end},
+                                                                            {"step", &HistoryReader::step},
+                                                                            {"validation", &HistoryReader::validation},
+                                                                            {"checkpoint", &HistoryReader::checkpoint},
+                                                                            {"skip", &HistoryReader::skip},
+                                                                            {"rollback", &HistoryReader::rollback},
+                                                                            {"timers", &HistoryReader::timers},
+                                                                            {"iteration", &HistoryReader::iteration}};
 
 void read_deck(const std::filesystem::path& file, std::map<std::string, std::string>& values) {
   const std::string text = text_or_nothing(file, std::size_t(1) << 20);

@@ -29,6 +29,14 @@ struct ValidatedStep {
   bool overtaken = false;
 };
 
+// An iteration of policy training: means over its answers.
+struct RewardedIteration {
+  double time = 0;
+  Index step = 0, iteration = 0;  // step: optimizer steps before it
+  double tokens, reward, length;
+  bool overtaken = false;
+};
+
 struct RunEvent {
   enum class Kind { start, done, stopped, failed, killed, checkpoint, skip, rollback };
   Kind kind;
@@ -52,6 +60,7 @@ struct RunHistory {
   Index ranks = 0, parameters = 0, steps_wanted = 0;
   std::vector<TakenStep> steps;
   std::vector<ValidatedStep> validations;
+  std::vector<RewardedIteration> iterations;
   std::vector<RunEvent> events;                       // events in order of time
   std::vector<std::pair<std::string, Index>> memory;  // memory in bytes by category, maximum over the ranks
   UsefulTime useful;

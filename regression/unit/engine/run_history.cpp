@@ -194,6 +194,26 @@ TEST(run_history, run_without_steps_is_shown_next_to_others) {
   EXPECT_EQ(error_of([&] { picture_of({runs[0]}); }).code, Exit::data);
 }
 
+// An iteration of policy training that was repeated after a restart counts once, with the reward of its last time.
+TEST(run_history, repeated_iteration_counts_its_last_reward) {
+  const Folder folder;
+  std::string metrics;
+  double time = 0;
+  const auto start = [&] { metrics += json_text({{"kind", "start"}, {"time", ++time}, {"step", 0}, {"ranks", 1}, {"grid", "g"}}) + "\n"; };
+  const auto iteration = [&](Index number, double reward) {
+    metrics +=
+        json_text({{"kind", "iteration"}, {"time", ++time}, {"iteration", number}, {"reward", reward}, {"length", 10 + double(number)}}) + "\n";
+    metrics += step_line(number + 1, ++time, 0);
+  };
+  start(), iteration(0, 0.125), iteration(1, 0.25), start(), iteration(1, 0.5), iteration(2, 0.75);
+  folder.write("metrics.jsonl", metrics);
+  const RunHistory run = read_history(folder.path());
+  const Json curves = data_of(page_of({run}))["runs"][0]["curves"];
+  EXPECT_EQ(curves["reward"]["value"], Json::parse("[0.125, 0.5, 0.75]"));
+  EXPECT_EQ(curves["answer_length"]["value"], Json::parse("[10, 11, 12]"));
+  EXPECT_TRUE(std::regex_search(text_of({run}), std::regex("reward +0\\.1250 .* 0\\.7500 +0\\.1250 +0\\.7500"))) << text_of({run});
+}
+
 TEST(run_history, loss_row_shows_first_and_last_values) {
   const Folder folder;
   std::string metrics;
