@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/ops/elementwise.hpp"
+#include "modules/context/exchange.hpp"
 
 namespace gyr {
 
@@ -52,24 +53,16 @@ Tensor1<S> BalancedAttention<T>::copied(const char* name, Moved what, std::initi
 
 template <class T>
 template <class S>
-Event BalancedAttention<T>::exchange(Tensor1<const S> leaving, int to, Tensor1<S> arriving, int from, Tag tag) const {
-  const bool sends = leaving.span() > 0, receives = arriving.span() > 0;
-  if (sends && receives) return a_.context->start_shift<S>(a_.dev, leaving, to, arriving, from, tag);
-  if (sends) return a_.context->start_send<S>(a_.dev, leaving, to, tag);
-  if (receives) return a_.context->start_receive<S>(a_.dev, arriving, from, tag);
-  return {};
-}
-
-template <class T>
-template <class S>
 Event BalancedAttention<T>::there(const BalancedStep& s, const Widths& widths, Tensor1<const S> leaving, Tensor1<S> arriving, Tag tag) const {
-  return exchange<S>(rows(leaving, 0, s_.rows() * widths.of(s.sent)), s.to, rows(arriving, 0, s_.rows() * widths.of(s.received)), s.from, tag);
+  return start_exchange<S>(a_, rows(leaving, 0, s_.rows() * widths.of(s.sent)), s.to, rows(arriving, 0, s_.rows() * widths.of(s.received)), s.from,
+                           tag);
 }
 
 template <class T>
 template <class S>
 Event BalancedAttention<T>::back(const BalancedStep& s, const Widths& widths, Tensor1<const S> leaving, Tensor1<S> arriving) const {
-  return exchange<S>(rows(leaving, 0, s_.rows() * widths.of(s.received)), s.from, rows(arriving, 0, s_.rows() * widths.of(s.sent)), s.to, results);
+  return start_exchange<S>(a_, rows(leaving, 0, s_.rows() * widths.of(s.received)), s.from, rows(arriving, 0, s_.rows() * widths.of(s.sent)), s.to,
+                           results);
 }
 
 template <class T>

@@ -70,8 +70,6 @@ class BalancedAttention final : public ContextAttention<T> {
   Event there(const BalancedStep&, const Widths&, Tensor1<const S> leaving, Tensor1<S> arriving, Tag) const;
   template <class S>
   Event back(const BalancedStep&, const Widths&, Tensor1<const S> leaving, Tensor1<S> arriving) const;
-  template <class S>
-  Event exchange(Tensor1<const S> leaving, int to, Tensor1<S> arriving, int from, Tag) const;
   // Software pipeline over the steps: fetch(t) starts the input transfers of step t, compute(t) computes it, give_back(t)
   // starts the return of its results, and take(t) adds the results that were returned.
   template <class Fetch, class Compute, class GiveBack, class Take>

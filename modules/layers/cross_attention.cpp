@@ -80,6 +80,8 @@ void CrossAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, T
     if (!reads_chunk()) frame.refer(Keys::source, encoded);
     if (a.state) {
       remember(a, encoded);
+    } else if (rows_before(a) > 0 || exchanges(a)) {
+      project_neighbours(a, frame, encoded);
     } else {
       const auto kv = frame.put(Keys::kv, a.source->stream.rows, 2 * k_width());
       if (frame.wants(Keys::kv)) project_source(*a.source, encoded, kv);
@@ -104,6 +106,24 @@ void CrossAttention<T>::project_source(Pass& source, Tensor2<T> encoded, Tensor2
   if (k_bias_) bias_scale<T>(source.dev, Tensor1<const A>(k_bias_->template vector<A>().data(), kv.extent(1)), {}, kv);
 }
 
+// Keys and values of the neighbours of this rank's chunks, then of those before its blocks. The first layer receives these.
+template <class T>
+void CrossAttention<T>::project_neighbours(Pass& a, Frame& frame, Tensor2<T> encoded) {
+  const Index own = a.source->stream.rows, others = rows_before(a);
+  Scope scope(a.dev.scratch);
+  if (exchanges(a)) a.encoded_before.values = AnyTensor2(frame.put(Keys::before, others, Index(encoded.extent(1))));
+  else frame.refer(Keys::before, a.encoded_before.values.template as<T>());
+  const auto kv = frame.put(Keys::kv, own + others, 2 * k_width());
+  const bool arrives = exchanges(a) && frame.wants(Keys::before);
+  if (!arrives && !frame.wants(Keys::kv)) return;
+  const auto all = all_rows(*a.source, encoded), before = a.encoded_before.values.template as<T>();
+  if (arrives) halo(a).forward(all, before);
+  const auto w = k_->template factor<T>(2 * k_width());
+  linear<T>(a.dev, all, w, rows(kv, 0, own));
+  if (others > 0) linear<T>(a.dev, before, w, rows(kv, own, others));
+  if (k_bias_) bias_scale<T>(a.dev, Tensor1<const A>(k_bias_->template vector<A>().data(), kv.extent(1)), {}, kv);
+}
+
 namespace {
 
 // Calls copy(rows in rank order, the same rows in token order) for each block of contiguous tokens.
@@ -121,7 +141,7 @@ void for_blocks(const SequenceLayout& s, Tensor2<S> by_rank, Tensor2<S> in_order
 
 template <class T>
 Tensor2<T> CrossAttention<T>::of_all_ranks(Pass& source, Tensor2<T> kv) const {
-  if (!source.context) return kv;
+  if (!source.context || reads_chunk()) return kv;  // the chunks of a rank have all their neighbours on it
   const Device::Purpose purpose(source.dev, "cross-attention: keys and values of the encoder output");
   const Index all = source.sequences.ranks * source.sequences.rows();
   const auto in_order = source.template scratch<T>("keys and values of all ranks, in token order", all, 2 * k_width());
@@ -153,15 +173,21 @@ ScoreRule CrossAttention<T>::scores(const Pass& a) const {
 // and rows after the end of a sequence complete its last chunk.
 template <class T>
 Index CrossAttention<T>::query_rows(const Pass& a) const {
-  return reads_neighbours() ? a.source->sequences.batch / rule_.neighbours * rule_.chunk : a.stream.rows;
+  if (!reads_neighbours()) return a.stream.rows;
+  return a.source->sequences.batch / rule_.neighbours * rule_.chunk + chunks_before(a) * (rule_.chunk - 1);
 }
 
-// Calls copy(first row in chunks, first row of the text, rows) for each sequence.
+// Calls copy(first row in chunks, first row of the text, rows) for each block of contiguous tokens, then for the first rows
+// of each block that follows another one.
 template <class T>
 template <class Copy>
 void CrossAttention<T>::for_sequences(const Pass& a, const Copy& copy) const {
-  const Index length = a.sequences.seq_length, in_chunks = query_rows(a) / a.sequences.batch, first = rule_.first_chunk - 1;
-  for (Index b = 0; b < a.sequences.batch; ++b) copy(b * in_chunks, b * length + first, std::min(length - first, in_chunks));
+  const SequenceLayout& s = a.sequences;
+  const Index length = s.block_length(), blocks = s.batch * s.blocks(), first = rule_.first_chunk - 1, before = chunks_before(a) * first;
+  const Index in_chunks = (query_rows(a) - before) / blocks;
+  for (Index b = 0; b < blocks; ++b) copy(b * in_chunks, b * length + first, std::min(length - first, in_chunks));
+  for (Index b = 0, to = blocks * in_chunks; before > 0 && b < blocks; ++b)
+    if (s.block(s.rank, b % s.blocks()) > 0) copy(to, b * length, first), to += first;
 }
 
 // Rows of the text as rows of queries: x itself, or a copy in scratch memory that is shifted by o - 1 rows.
@@ -189,19 +215,26 @@ void CrossAttention<T>::from_chunks(const Pass& a, Tensor2<S> chunks, Tensor2<T>
 }
 
 // One call for the n-th neighbours of all chunks: the queries of each chunk see its neighbour, or those of each neighbour
-// its chunk.
+// its chunk. Another one for those of the chunks before blocks.
 template <class T>
 template <class Attend>
 void CrossAttention<T>::for_neighbours(const Pass& a, const Attend& attend_to) const {
   const SequenceLayout& neighbours = reads_chunk() ? a.sequences : a.source->sequences;
   const Index chunks = neighbours.batch / rule_.neighbours, m = rule_.chunk, r = neighbours.seq_length, of_chunks = chunks * m, read = chunks * r;
+  const Index before = chunks_before(a), queries = of_chunks + before * (m - 1);
   for (Index n = 0; n < rule_.neighbours; ++n) {
     if (reads_chunk()) {
       ensure(a.source->stream.rows == of_chunks, "{} rows of the text are no {} chunks of {}", a.source->stream.rows, chunks, m);
       attend_to(shape(chunks, r, m), Mask{false}, n * read, read, 0, of_chunks, Carry::fresh);
     } else {
-      const Mask mask{false, 0, 0, a.sequences.visible_encoder_range.of_rows(n * of_chunks, of_chunks)};
-      attend_to(shape(chunks, m, r), mask, 0, of_chunks, n * read, read, n == 0 ? Carry::fresh : Carry::continued);
+      const Carry carry = n == 0 ? Carry::fresh : Carry::continued;
+      const auto seen = [&](Index first, Index count) {
+        return Mask{false, 0, 0, a.sequences.visible_encoder_range.of_rows(n * queries + first, count)};
+      };
+      attend_to(shape(chunks, m, r), seen(0, of_chunks), 0, of_chunks, n * read, read, carry);
+      if (before == 0) continue;
+      const Index others = queries - of_chunks, first_key = rule_.neighbours * read + n * before * r;
+      attend_to(shape(before, m - 1, r), seen(of_chunks, others), of_chunks, others, first_key, before * r, carry);
     }
   }
 }
@@ -273,7 +306,7 @@ void CrossAttention<T>::attend_with_past(Pass& a, Tensor2<T> q, const AttentionS
 template <class T>
 void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, Tensor2<T> dh) {
   const auto lse = frame.get(Keys::lse);
-  const Index rows = dy.extent(0), batch = a.sequences.batch, local = a.source->stream.rows, queries = query_rows(a);
+  const Index rows = dy.extent(0), batch = a.sequences.batch, local = a.source->stream.rows + rows_before(a), queries = query_rows(a);
   Scope scope(a.dev.scratch);
   const auto dout_of_rows = a.scratch<T>("gradient of attention output", rows, out_width());
   linear_backward_input<T>(a.dev, dy, o_->template matrix<const T>(), dout_of_rows, c_.out_multiplier);
@@ -302,7 +335,7 @@ void CrossAttention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add
                                       Matrix<A>(dq_wide).block(first, rows_of_q, 0, q_width()), keys<A>(dmet), values<A>(dmet));
               });
   Tensor2<A> dkv_wide = dkv_all;
-  if (a.context) {
+  if (a.source->context && !reads_chunk()) {
     dkv_wide = a.scratch<A>("gradient of keys and values of own tokens", local, 2 * k_width());
     reduce_scatter_to_local(*a.source, dkv_all, dkv_wide);
   }
@@ -324,9 +357,25 @@ void CrossAttention<T>::add_to_source(Pass& a, Tensor2<const T> dkv) const {
   if (reads_chunk()) return linear_backward_input<T>(a.dev, dkv, w_kv(), sum, 1, 1);
   const auto mine = a.scratch<T>("gradient of the encoder output", Index(sum.extent(0)), Index(sum.extent(1)));
   AllRows<T> total(source, "partial sums of the gradient", mine);
-  linear_backward_input<T>(a.dev, dkv, w_kv(), total.rows());
+  linear_backward_input<T>(a.dev, rows(dkv, 0, source.stream.rows), w_kv(), total.rows());
+  const auto before = add_to_neighbours_before(a, dkv);
+  if (exchanges(a)) halo(a).backward(before, total.rows());
   total.reduce();
   gyr::add<T>(a.dev, flat(mine), flat(sum));
+}
+
+// Adds this layer's part to the gradient of the neighbours before blocks, and returns it. If no later layer reads them, it is
+// in scratch memory.
+template <class T>
+Tensor2<T> CrossAttention<T>::add_to_neighbours_before(Pass& a, Tensor2<const T> dkv) const {
+  const Index others = rows_before(a);
+  if (others == 0) return {};
+  const auto of_own = rows(dkv, a.source->stream.rows, others);
+  const bool later = a.encoded_before.gradient.rows > 0;
+  const auto sum = later ? a.encoded_before.gradient.template as<T>()
+                         : a.scratch<T>("gradient of the neighbours before blocks", others, Index(a.encoded.gradient.columns));
+  linear_backward_input<T>(a.dev, of_own, w_kv(), sum, 1, later ? 1 : 0);
+  return sum;
 }
 
 template <class T>
@@ -335,7 +384,10 @@ void CrossAttention<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T>
   weights_backward<T>(a.dev, {q_}, frame.get(Keys::dq), h, c_.in_multiplier);
   Scope scope(a.dev.scratch);
   const Tensor2<T> source = reads_chunk() ? a.encoded.values.template as<T>() : frame.get(Keys::source);
-  weights_backward<T>(a.dev, {k_, v_}, frame.get(Keys::dkv), all_rows(*a.source, source));
+  const auto dkv = frame.get(Keys::dkv);
+  weights_backward<T>(a.dev, {k_, v_}, rows(dkv, 0, a.source->stream.rows), all_rows(*a.source, source));
+  if (const Index others = rows_before(a); others > 0)
+    weights_backward<T>(a.dev, {k_, v_}, rows(dkv, a.source->stream.rows, others), frame.get(Keys::before));
 }
 
 LayerFlops cross_attention_flops(const ModelConfig& m, const TextLengths& lengths) {

@@ -10,9 +10,12 @@
 //                padding; rows t < o - 1 see none, and their output is 0
 //   chunk        a row of a neighbour sees the m rows of the chunk that the neighbour was retrieved for
 // The source has the n-th neighbours of all chunks before the (n + 1)-th, so that each n is one call of the kernels.
+// Context parallelism: each block of tokens of a rank consists of chunks. Its first m - 1 rows see the neighbours of the chunk
+// before the block (neighbour_halo.hpp), by another call for each n.
 #pragma once
 
 #include "kernels/ops/attention.hpp"
+#include "modules/context/neighbour_halo.hpp"
 #include "modules/model/layer.hpp"
 #include "modules/weights/operator_chain.hpp"
 
@@ -22,6 +25,7 @@ enum class SourceRows { all, neighbours, chunk };  // rows of the source that a 
 struct CrossRule {
   SourceRows seen = SourceRows::all;
   Index chunk = 0, neighbours = 0, first_chunk = 0;  // m, k and o; not used if all rows are seen
+  bool first = false;                                // the first layer that reads the neighbours, which receives those of the chunks before blocks
 };
 
 template <class T>
@@ -42,10 +46,15 @@ class CrossAttention : public Branch<T> {
         dq{"gradient of queries"}, dkv{"gradient of keys and values of the encoder output"};
     static constexpr Key<Tensor2<A>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients};
     static constexpr Key<Tensor3<T>> cache{"KV cache of the encoder output"};
+    static constexpr Key<Tensor2<T>> before{"encoded neighbours before blocks", RecomputeCost::never};
   };
   bool reads_chunk() const { return rule_.seen == SourceRows::chunk; }
   bool reads_neighbours() const { return rule_.seen == SourceRows::neighbours; }
   Index query_rows(const Pass&) const;
+  Index chunks_before(const Pass& a) const { return reads_neighbours() ? chunks_before_blocks(a.sequences, rule_.chunk) : 0; }
+  Index rows_before(const Pass& a) const { return chunks_before(a) > 0 ? chunks_before(a) * rule_.neighbours * a.source->sequences.seq_length : 0; }
+  bool exchanges(const Pass& a) const { return rule_.first && a.sequences.shared() && rule_.chunk > 1; }
+  NeighbourHalo<T> halo(Pass& a) const { return {a, {rule_.chunk, rule_.neighbours, a.source->sequences.seq_length}}; }
   Tensor2<T> in_chunks(const Pass&, const char* name, Tensor2<T> x) const;
   template <class S>
   void from_chunks(const Pass&, Tensor2<S> chunks, Tensor2<T> x) const;
@@ -66,12 +75,14 @@ class CrossAttention : public Branch<T> {
   }
   Matrix<const T> w_kv() const;
   void project_source(Pass& source, Tensor2<T> encoded, Tensor2<T> kv) const;
+  void project_neighbours(Pass&, Frame&, Tensor2<T> encoded);
   Tensor2<T> of_all_ranks(Pass& source, Tensor2<T> kv) const;
   void reduce_scatter_to_local(Pass& source, Tensor2<A> all, Tensor2<A> local) const;
   void attend(Pass&, Frame&, Tensor2<T> out, Tensor2<A> lse) const;
   void remember(Pass&, Tensor2<T> encoded) const;
   void attend_with_past(Pass&, Tensor2<T> q, const AttentionState<A>&) const;
   void add_to_source(Pass&, Tensor2<const T> dkv) const;
+  Tensor2<T> add_to_neighbours_before(Pass&, Tensor2<const T> dkv) const;
   ScoreRule scores(const Pass&) const;
   template <class Attend>
   void for_queries(const Pass&, Index keys, const Attend& attend_to) const;

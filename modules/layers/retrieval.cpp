@@ -9,7 +9,9 @@ namespace gyr {
 
 namespace {
 
-CrossRule retrieval_rule(const ModelConfig& c, SourceRows seen) { return {seen, c.retrieval.chunk, c.retrieval.neighbours, c.retrieval.chunk}; }
+CrossRule retrieval_rule(const ModelConfig& c, SourceRows seen, bool first = false) {
+  return {seen, c.retrieval.chunk, c.retrieval.neighbours, c.retrieval.chunk, first};
+}
 
 template <class T>
 struct ChunkAttention final : CrossAttention<T> {
@@ -66,6 +68,7 @@ Tensor2<T> NeighbourEncoder<T>::forward(Pass& text, Frame& frame, Tensor2<T> x, 
   Bundle stream{AnyTensor2(x)};
   for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i]->forward(pass, frame.nested(int(i), "layer"), stream);
   const auto e = frame.put(encoded, x.extent(0), x.extent(1));
+  if (!frame.wants(encoded)) return e;
   convert(text.dev, stream.x(), AnyTensor2(e));
   frame.release(stream.x().data);
   return e;
@@ -93,7 +96,7 @@ void NeighbourEncoder<T>::backward_weights(Pass& text, Frame& frame, Tensor2<con
 
 template <class T>
 Retrieval<T>::Retrieval(const ModelConfig& c, const std::string& name, Parameters& parameters)
-    : attention_(c, name + ".cross_attn", parameters, retrieval_rule(c, SourceRows::neighbours)) {
+    : attention_(c, name + ".cross_attn", parameters, retrieval_rule(c, SourceRows::neighbours, has_encoder_of_neighbours(c, name))) {
   if (has_encoder_of_neighbours(c, name)) encoder_.emplace(c, name + ".encoder", parameters);
 }
 
@@ -126,6 +129,7 @@ class RetrievalLayer final : public SingleLayer<T, Retrieval> {
   void forward(Pass& a, Frame& frame, Bundle& bundle) override {
     SingleLayer<T, Retrieval>::forward(a, frame, bundle);
     bundle[encoder_stream] = a.encoded.values;
+    if (a.encoded_before.values.rows > 0) bundle[neighbours_before] = a.encoded_before.values;
   }
 };
 
@@ -200,7 +204,7 @@ const Registered retrieval({'R',
                             retrieval_flops,
                             retrieval_chains,
                             {attention_section, mlp_section, retrieval_section},
-                            {.attention = AttentionKind::neighbours, .read_later = true, .flops_of_first = neighbour_encoder_flops}});
+                            {.attention = AttentionKind::neighbours, .flops_of_first = neighbour_encoder_flops}});
 
 }  // namespace
 

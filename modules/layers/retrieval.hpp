@@ -25,7 +25,7 @@ class NeighbourEncoder {
   void backward_weights(Pass& text, Frame&, Tensor2<const T> h);
 
  private:
-  static constexpr Key<Tensor2<T>> encoded{"encoded neighbours"};
+  static constexpr Key<Tensor2<T>> encoded{"encoded neighbours", RecomputeCost::never};
   Pass pass_of(Pass& text, const EncoderState& h) const;
 
   std::vector<std::unique_ptr<Layer>> layers_;

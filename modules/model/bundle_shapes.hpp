@@ -9,9 +9,10 @@
 namespace gyr {
 
 // Rows of a micro-batch on one rank, on which the shapes depend: of the residual stream and of the encoder's, 0: there is
-// no encoder input. `ranks`: number of tensor-parallel ranks.
+// no encoder input. `ranks`: number of tensor-parallel ranks. `before`: rows of the encoded neighbours that the blocks of a
+// context-parallel rank read of other chunks (retrieval).
 struct BundleRows {
-  Index text = 0, source = 0, ranks = 1;
+  Index text = 0, source = 0, ranks = 1, before = 0;
 };
 
 struct BundleShape {

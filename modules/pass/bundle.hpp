@@ -23,6 +23,11 @@ inline constexpr BundleTensor residual_stream{
 // layer that reads them, the encoded ones
 inline constexpr BundleTensor encoder_stream{
     {"source"}, {"gradient of the source"}, "encoder stream: rows x hidden", "gradient of the encoder stream: rows x hidden"};
+// Context parallelism with retrieval: encoded neighbours of the chunk before each block of tokens (neighbour_halo.hpp)
+inline constexpr BundleTensor neighbours_before{{"neighbours before blocks"},
+                                                {"gradient of the neighbours before blocks"},
+                                                "neighbours before blocks: rows x hidden",
+                                                "gradient of the neighbours before blocks: rows x hidden"};
 // Relative position bias, added to attention scores (buckets, heads of this rank)
 inline constexpr BundleTensor position_bias{{"relative position bias"},
                                             {"gradient of the relative position bias"},

@@ -23,8 +23,8 @@
 namespace gyr {
 
 // Cost of recomputing a tensor, in ascending order: elementwise pass, GEMM, attention or scan over tokens,
-// communication between ranks.
-enum class RecomputeCost { pass, gemm, mixing, sum };
+// communication between ranks; never: later layers read the tensor, which is therefore neither dropped nor offloaded.
+enum class RecomputeCost { pass, gemm, mixing, sum, never };
 
 // The two parts of a backward, in order. A tensor is kept until the end of the phase that needs it.
 enum class Phase { input_gradients, weight_gradients };

@@ -21,6 +21,7 @@ void OffloadBatch::load(Frame& frame, double fraction, const void* but) {
   for (std::size_t i = 0; i < frame.entries_.size(); ++i) {
     Frame::Entry& entry = frame.entries_[i];
     if (!entry.owned || entry.state != Frame::State::held || entry.data == but || entry.bytes() == 0) continue;
+    if (entry.recompute_cost == RecomputeCost::never) continue;
     Index rows = entry.extents[0];
     if (entry.rows == RowSplit::split && fraction < 1) {
       rows = Index(double(rows) * fraction) / row_block * row_block;

@@ -69,6 +69,9 @@ struct Pass {
   // Decoder layers: pass of the encoder input, null if only the text is processed; and the encoder output.
   Pass* source = nullptr;
   EncoderState encoded = {};
+  // Layers R with context parallelism: encoded neighbours of the chunk before each block of tokens (neighbour_halo.hpp). The
+  // gradient is this tensor-parallel rank's part.
+  EncoderState encoded_before = {};
   EncoderState bias = {};           // relative position bias (buckets, heads of this rank)
   std::optional<Drawn> drawn = {};  // seed and step of the random numbers, only in training
   Fp8Recipe fp8 = Fp8Recipe::none;  // GEMMs of linear layers (projection.hpp)

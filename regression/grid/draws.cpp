@@ -6,6 +6,7 @@
 //   still fails, and the message shows how to repeat it.
 #include <cmath>
 #include <cstdlib>
+#include <random>
 
 #include "regression/support/cases.hpp"
 #include "regression/support/closed_form.hpp"
@@ -327,6 +328,34 @@ Draw with_fp8(Draw d, Fp8Recipe recipe) {
   return d;
 }
 
+// The number of random draws of a value below `count`, as a function of seed, draw and purpose.
+class Choice {
+ public:
+  Choice(Index seed, Index number) : random_(std::uint64_t(1000 * seed + number)) {}
+  Index below(Index count) { return Index(random_() % std::uint64_t(count)); }
+  Index between(Index least, Index most) { return least + below(most - least + 1); }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// A draw in which layers R replace some layers. What they do not support is replaced too.
+Draw with_retrieval(Draw d, Choice& choice) {
+  ModelConfig& m = d.model;
+  d.masked = d.ordered = d.packed = false, d.classes = 0, d.beta = 0, d.ahead.depths = 0, d.frozen.clear();
+  m.lora = {}, m.dropout = {}, m.attention.causal = true, m.attention.relative_bias.buckets = 0, m.attention.rope_scaling = {};
+  m.embed_norm = false, m.moe.capacity_factor = 0;
+  if (m.norm_placement == NormPlacement::after) m.norm_placement = NormPlacement::before;
+  for (Index i = choice.between(1, 3); i > 0; --i) m.pattern[std::size_t(choice.below(m.layers()))] = 'R';
+  const char* const encoders[] = {"*X-*-", "X", "X-*", "*X-X"};
+  m.retrieval = {choice.between(1, 4), choice.between(1, 3), encoders[choice.below(4)]};
+  d.padded = choice.below(2) == 0;
+  if (m.positions > 0) m.positions = 64;
+  const Index unit = m.retrieval.chunk * d.context * (d.context > 1 && d.tokens == SequenceOrder::zigzag ? 2 : 1);
+  d.seq_length = (d.seq_length + unit - 1) / unit * unit;  // at least one chunk in each block
+  return d;
+}
+
 // Scales are those of the full weights and rows, also if ranks hold copies of a part. The planned traffic is that of the closed form.
 TEST(draws, ternary_layers_equal_one_rank) {
   World world;
@@ -378,6 +407,41 @@ TEST(draws, tensor_parallel_ranks_round_the_same_fp8_blocks) {
   EXPECT_EQ(draws_with_ties, 0);
 }
 
+// Error of a step of the draw on this rank, or empty. Every rank of the world takes part.
+std::string wrong_step(World& world, const Draw& d) {
+  std::string complaint;
+  Grid* const grid = world.grid(d);
+  try {
+    if (grid) complaint = of_step(d, *grid);
+  } catch (const std::exception& e) {
+    complaint = e.what();
+    fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, d.text());  // other ranks may wait for this rank forever
+  }
+  return complaint;
+}
+
+// Layers R between all other layers, with context-parallel ranks that read the neighbours of each other's chunks.
+TEST(draws, retrieval_layers_equal_one_rank) {
+  World world;
+  const Index seed = number_of("GYR_SEED", 1), count = number_of("GYR_RETRIEVAL_DRAWS", 120);
+  std::map<std::string, int> seen;
+  for (Index i = 0; i < count; ++i) {
+    Choice choice(seed, i);
+    const Draw base = draw(std::uint64_t(seed), i, world.size);
+    if (base.source_length > 0) continue;
+    const Draw d = with_retrieval(base, choice);
+    if (!can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
+    const std::string complaint = wrong_step(world, d);
+    EXPECT_EQ(complaint, "") << "draw " << i << " of seed " << seed << " with layers R, m " << d.model.retrieval.chunk << ", k "
+                             << d.model.retrieval.neighbours << ", encoder " << d.model.retrieval.encoder << ": " << d.text();
+    if (world.any(!complaint.empty())) return;
+    ++seen["all"], seen["context"] += d.context > 1, seen["tensor"] += d.tensor > 1, seen["pipeline"] += d.pipeline > 1;
+    seen["sequence"] += d.sequence, seen["recompute"] += bool(d.recompute.all), seen["offload"] += d.offload.on;
+    seen["context and pipeline"] += d.context > 1 && d.pipeline > 1, seen["context and recompute"] += d.context > 1 && d.recompute.all;
+  }
+  for (const auto& [kind, times] : seen) EXPECT_TRUE(count < 120 || times >= 3) << kind;
+}
+
 // Every part of the program learns of a layer type from its registration alone: with a type that only the tests have, a
 // step equals one rank, and takes the planned memory, traffic and FLOPs.
 TEST(draws, layer_type_of_tests_equals_one_rank) {
@@ -388,14 +452,7 @@ TEST(draws, layer_type_of_tests_equals_one_rank) {
     const Draw d = draw(std::uint64_t(seed), i, world.size);
     if (all_layers(d.full_model()).find('-') == std::string::npos || !can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
     const Draw twins = with_twins(d);
-    std::string complaint;
-    Grid* const grid = world.grid(twins);
-    try {
-      if (grid) complaint = of_step(twins, *grid);
-    } catch (const std::exception& e) {
-      complaint = e.what();
-      fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, twins.text());  // other ranks may wait for this rank forever
-    }
+    const std::string complaint = wrong_step(world, twins);
     EXPECT_EQ(complaint, "") << "draw " << i << " of seed " << seed << " with twin layers: " << twins.text();
     if (world.any(!complaint.empty())) return;
     ++tried, sharded += d.tensor > 1;

@@ -32,9 +32,34 @@ std::vector<Layout> layouts() {
   return all;
 }
 
+// Context parallelism with blocks of contiguous tokens: two per rank in zigzag order, otherwise one.
+Layout with_context(Layout layout, int context, ContextMode mode = ContextMode::ring, SequenceOrder order = SequenceOrder::zigzag) {
+  Layout shared = grid_layout(layout.size(Axis::data), layout.size(Axis::pipeline), layout.size(Axis::tensor), layout.stages, {}, {}, context);
+  shared.sequence = layout.sequence, shared.shard = layout.shard, shared.bucket_bytes = layout.bucket_bytes;
+  shared.context_mode = mode, shared.order = order;
+  return shared;
+}
+
+std::vector<Layout> layouts_with_context() {
+  const auto contiguous = [](const Layout& layout, int ranks, ContextMode mode) {
+    return with_context(layout, ranks, mode, SequenceOrder::contiguous);
+  };
+  return {with_context(four_layers(1, 1, 1), 4),
+          with_context(four_layers(1, 2, 2), 2),
+          with_context(with_sequence(four_layers(1, 1, 2)), 4),
+          with_context(four_layers(1, 2, 1, 2), 2),
+          with_context(sharded(four_layers(2, 1, 2), Shard::weights, 1), 2),
+          with_context(four_layers(1, 1, 8), 1),
+          contiguous(four_layers(2, 1, 1), 4, ContextMode::balanced),
+          contiguous(four_layers(1, 4, 1), 2, ContextMode::balanced),
+          contiguous(with_sequence(four_layers(1, 2, 2)), 2, ContextMode::heads),
+          contiguous(four_layers(1, 2, 1), 4, ContextMode::ring)};
+}
+
 struct Variant {
   const char *pattern, *encoder;
   bool recomputed = false, zero_bubble = false, tied = false;
+  Index chunks = 3, batch = 1;  // chunks of a sequence, and sequences of a micro-batch
 };
 
 EngineConfig config_of(const Variant& v, const Layout& layout) {
@@ -42,7 +67,7 @@ EngineConfig config_of(const Variant& v, const Layout& layout) {
   m.attention.num_heads = 4, m.attention.num_kv_heads = 2, m.attention.head_dim = 4, m.attention.bias = true;
   m.mamba.num_heads = 8, m.mamba.num_groups = 2, m.mamba.head_dim = 2;
   m.mlp.intermediate_size = 24, m.tie_word_embeddings = v.tied;
-  EngineConfig c = retrieval_config(m, 1, 3);
+  EngineConfig c = retrieval_config(m, v.batch, v.chunks);
   c.micros = micros_of_all / layout.size(Axis::data);
   if (v.recomputed) c.recompute.all = RecomputeCost::sum;
   if (v.zero_bubble) c.schedule = zero_bubble;
@@ -65,14 +90,13 @@ StepOutcome step_on(Grid& grid, const Variant& v, std::uint64_t seed) {
   return outcome;
 }
 
-TEST(retrieval, gradients_equal_those_of_one_rank) {
-  const std::vector<Variant> variants{{"*R-R", "*X-*-"}, {"PRMR", "X-*", true}, {"R*-R", "*X-", true, true, true}, {"P*R-", "*X-X-", false, true}};
+// Each layout with one of the models.
+void expect_gradients_of_one_rank(const std::vector<Variant>& variants, const std::vector<Layout>& all) {
   const std::uint64_t seed = seed_of_run() % 1000;
-  const std::vector<Layout> all = layouts();
   for (std::size_t i = 0; i < variants.size(); ++i) {
     const Variant& v = variants[i];
     const StepOutcome one = step_on(single_rank_grid(4), v, seed);
-    for (std::size_t l = i; l < all.size(); l += variants.size()) {  // each layout with one of the models
+    for (std::size_t l = i; l < all.size(); l += variants.size()) {
       const Layout& layout = all[(l + seed) % all.size()];
       Grid* const grid = grid_of(layout);
       if (!grid) continue;
@@ -84,11 +108,22 @@ TEST(retrieval, gradients_equal_those_of_one_rank) {
   sync_ranks();
 }
 
+TEST(retrieval, gradients_equal_those_of_one_rank) {
+  expect_gradients_of_one_rank({{"*R-R", "*X-*-"}, {"PRMR", "X-*", true}, {"R*-R", "*X-", true, true, true}, {"P*R-", "*X-X-", false, true}},
+                               layouts());
+}
+
+// Blocks of one chunk and of several chunks. Rows at the begin of a block read neighbours that another rank has encoded.
+TEST(retrieval, context_parallel_gradients_equal_one_rank) {
+  expect_gradients_of_one_rank({{"*R-R", "*X-*-", false, false, false, 8, 2}, {"PRMR", "X-*", true, false, false, 16, 1}}, layouts_with_context());
+}
+
 // Traffic of a full step with its update, by communicator and operation.
 TEST(retrieval, traffic_and_flops_equal_the_plan) {
-  const Variant v{"PR*R", "*X-*-"};
+  const Variant v{"PR*R", "*X-*-", false, false, false, 8};
   const std::uint64_t seed = seed_of_run();
-  const std::vector<Layout> all = layouts();
+  std::vector<Layout> all = layouts();
+  for (const Layout& layout : layouts_with_context()) all.push_back(layout);
   for (std::size_t l = seed % 2; l < all.size(); l += 2) {
     const Layout& layout = all[l];
     Grid* const grid = grid_of(layout);

@@ -913,7 +913,7 @@ bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
       split(m.moe.intermediate_size, tensor) && (m.moe.shared_intermediate_size == 0 || split(m.moe.shared_intermediate_size, tensor));
   const bool delta = split(m.delta.num_heads, tensor) && split(m.delta.num_key_heads, tensor);
   return (!used('E') || experts) && (!used('G') || delta) && (!used('L') || split(m.latent.num_heads, tensor)) &&
-         (!(used('*') || used('W') || used('B') || used('X') || m.attention.relative_bias.buckets > 0) || attention(tensor)) &&
+         (!(used('*') || used('W') || used('B') || used('X') || used('R') || m.attention.relative_bias.buckets > 0) || attention(tensor)) &&
          (!used('M') || ssm(tensor)) && (!(used('P') || used('-') || used('B')) || split(m.mlp.intermediate_size, tensor)) &&
          (!used('P') || (attention(separate ? attention_ranks : tensor) && ssm(tensor - attention_ranks)));
 }

@@ -13,6 +13,7 @@
 #include "modules/objectives/seq2seq.hpp"
 #include "regression/support/cases.hpp"
 #include "regression/support/closed_form.hpp"
+#include "regression/support/retrieval.hpp"
 
 namespace gyr::testing {
 
@@ -363,7 +364,7 @@ std::shared_ptr<const Objective> Draw::objective() const {
   if (classes > 0) return tagged ? tag(numbered_classes(classes), front) : classify(numbered_classes(classes), pool, front);
   if (beta > 0) return preference(beta);
   if (masked) return masked_tokens({.fraction = masked_fraction, .head_bias = head_bias, .sentence_order = ordered});
-  if (padded && ahead.depths == 0) return seq2seq({source_length});
+  if (padded && source_length > 0 && ahead.depths == 0) return seq2seq({source_length});
   return ahead.depths > 0 ? multi_token(ahead) : next_token();
 }
 
@@ -377,6 +378,7 @@ EngineConfig Draw::config(int micros_of_a_rank) const {
   EngineConfig c;
   c.model = full_model();
   c.micro_batch_size = micro_batch_size, c.seq_length = seq_length, c.source_length = source_length, c.micros = micros_of_a_rank;
+  if (reads_neighbours(model)) c.source_length = model.retrieval.source_length(seq_length);
   if (pipeline > 1) c.schedule = chunks > 1 ? interleaved : std::array{one_f_one_b, all_forward_all_backward, zero_bubble}[schedule];
   c.optimizer.frozen = frozen, c.optimizer.lora = model.lora;
   c.recompute = recompute, c.offload = offload;
@@ -436,7 +438,8 @@ MicroBatch Draw::batch(Index i) const {
   m.source.length = source_length;
   if (source_length > 0)
     m.source.tokens = testing::micro_batch(1000 + i * micro_batch_size, micro_batch_size, source_length, model.vocab_size).tokens;
-  for (Index b = 0; b < micro_batch_size && padded; ++b) m.source.lengths.push_back(dice.between(1, source_length));
+  if (std::mt19937_64 random(std::uint64_t(2 + i)); reads_neighbours(model)) add_neighbours_to(m, model, random, !padded);
+  for (Index b = 0; b < micro_batch_size && padded && source_length > 0; ++b) m.source.lengths.push_back(dice.between(1, source_length));
   for (Token& label : m.labels)
     if (classes > 0 && label != ignored_label) label %= Token(classes);
   const Index most = objective()->most_labels(seq_length);

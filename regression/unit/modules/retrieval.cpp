@@ -281,6 +281,34 @@ TEST(retrieval, order_of_neighbours_does_not_matter) {
   for (std::size_t row = 0; row < a.size(); ++row) EXPECT_NEAR(a[row], b[row], 1e-12) << row;
 }
 
+// Encoded neighbours stay in memory, because later layers R read them. All else that layers R and their encoder save is
+// recomputed or offloaded, like that of other layers.
+TEST(retrieval, recompute_and_offload_keep_all_bits) {
+  const std::uint64_t seed = seed_of_run();
+  const auto step = [&](const Recompute& recompute, const OffloadConfig& offload) {
+    EngineConfig config = retrieval_config(retrieval_model("*R-RM-", 3, 2, "*X-*-"), 2, 8);
+    config.recompute.all = recompute, config.offload = offload;
+    Rig<double> rig(config, single_rank_grid(6));
+    const StepResult result = rig.engine.gradients([&](int) { return retrieval_batch(config, seed); }, 1, 1);
+    return std::tuple{result.loss, gathered_gradients(rig.engine), rig.engine.measured().bytes(Memory::activations)};
+  };
+  const auto [loss, gradients, bytes] = step({}, {});
+  Index before = bytes;
+  for (const RecomputeCost most : {RecomputeCost::pass, RecomputeCost::gemm, RecomputeCost::sum}) {
+    const auto [same_loss, same_gradients, less] = step(most, {});
+    EXPECT_EQ(same_loss, loss);
+    EXPECT_EQ(same_gradients, gradients) << int(most);
+    EXPECT_LT(less, before) << int(most);
+    before = less;
+  }
+  for (const double alpha : {1.0, 0.0}) {
+    const auto [same_loss, same_gradients, less] = step({}, {true, alpha});
+    EXPECT_EQ(same_loss, loss);
+    EXPECT_EQ(same_gradients, gradients) << alpha;
+    EXPECT_LT(less, bytes) << alpha;
+  }
+}
+
 // Forward FLOPs of the GEMMs of a step are those that the formulas of the layers state.
 TEST(retrieval, gemm_flops_equal_their_formula) {
   for (const char* pattern : {"*R-", "PRM-R"}) {

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "kernels/device/upload.hpp"
+#include "modules/context/neighbour_halo.hpp"
+#include "src/engine/model/neighbours_here.hpp"
 #include "src/engine/model/source_padding.hpp"
 
 namespace gyr {
@@ -221,19 +223,18 @@ void Chunk::upload_source_ranges(Device& dev, Slot& slot, std::span<const Index>
   text.visible_encoder_range = {begins, slot.visible_begins, ends, slot.visible_ends};
 }
 
-// Row i of the queries of a chunk sees the tokens of each of its k neighbours, without padding. The rows of the n-th
-// neighbours of all chunks follow those of the neighbours before.
+// Row i of the queries of a chunk sees the tokens of each of its k neighbours, without padding.
 void Chunk::upload_neighbour_ranges(Device& dev, Slot& slot, std::span<const Index> lengths) const {
   SequenceLayout& text = slot.text.sequences;
-  const Index rows = config_.retrieval.neighbours * text.rows();
+  const RetrievalConfig& c = config_.retrieval;
+  const Index rows = c.neighbours * (text.rows() + chunks_before_blocks(text, c.chunk) * (c.chunk - 1));
   const auto begins = slot.frame.put(Keys::visible_begins, rows), ends = slot.frame.put(Keys::visible_ends, rows);
   if (lengths.empty()) return;
-  ensure(Index(lengths.size()) * config_.retrieval.chunk == rows, "{} lengths of neighbours for {} rows in chunks of {}", lengths.size(), rows,
-         config_.retrieval.chunk);
   slot.visible_begins.clear(), slot.visible_ends.clear();
-  for (const Index length : lengths)
-    for (Index i = 0; i < config_.retrieval.chunk; ++i)
-      slot.visible_begins.push_back(std::int32_t(i)), slot.visible_ends.push_back(std::int32_t(length - 1 - i));
+  for (const QueriedNeighbour& n : queried_neighbours(text, c))
+    for (Index i = 0; i < n.rows; ++i)
+      slot.visible_begins.push_back(std::int32_t(i)), slot.visible_ends.push_back(std::int32_t(lengths[std::size_t(n.index)] - 1 - i));
+  ensure(Index(slot.visible_begins.size()) == rows, "{} rows of queries instead of {}", slot.visible_begins.size(), rows);
   upload<std::int32_t>(dev, slot.visible_begins, begins);
   upload<std::int32_t>(dev, slot.visible_ends, ends);
   text.visible_encoder_range = {begins, slot.visible_begins, ends, slot.visible_ends};
@@ -249,13 +250,14 @@ void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std
 void Chunk::upload_source(Device& dev, Slot& slot, const EncoderInput& given) const {
   const SequenceLayout source = slot.source.sequences;
   const std::vector<NamedField> fields = front_fields(config_, source.full_length());
-  const EncoderInput input = reads_neighbours(config_) ? given : padded(given, source.batch, source.full_length(), fields);
+  const EncoderInput input = reads_neighbours(config_) ? neighbours_here(slot.text.sequences, config_.retrieval, given)
+                                                       : padded(given, source.batch, source.full_length(), fields);
   const Arriving encoded{slot.source, source_keys, true,
                          input.lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, input.lengths)};
   upload_inputs(dev, slot, encoded, local_rows<Token>(source, input.tokens, 0));
   upload_values(dev, slot, front_fields_, fields, source, input.values, slot.source.values);
   upload_full_positions(dev, slot, encoded);
-  if (reads_neighbours(config_)) upload_neighbour_ranges(dev, slot, input.lengths);
+  if (reads_neighbours(config_)) upload_neighbour_ranges(dev, slot, given.lengths);
   else upload_source_ranges(dev, slot, input.lengths);
 }
 
@@ -298,7 +300,12 @@ Bundle Chunk::put_input(Slot& slot) const {
 
 std::vector<BundleShape> Chunk::shapes(const Slot& slot, Index layer) const {
   const auto rows = [&](const Text& text) { return StreamRows{text.sequences.rows(), stream_parts_}.rows_per_part(); };
-  return bundle_shapes(config_, dtype_, {rows(slot.text), rows(slot.source), tensor_ranks_}, first_layer_ + layer);
+  return bundle_shapes(config_, dtype_, {rows(slot.text), rows(slot.source), tensor_ranks_, rows_before(slot)}, first_layer_ + layer);
+}
+
+Index Chunk::rows_before(const Slot& slot) const {
+  if (!reads_neighbours(config_)) return 0;
+  return chunks_before_blocks(slot.text.sequences, config_.retrieval.chunk) * config_.retrieval.neighbours * config_.retrieval.neighbour_length();
 }
 
 Bundle Chunk::put(Slot& slot, Key<AnyTensor2> BundleTensor::*key, Index layer) const {
@@ -331,6 +338,7 @@ Pass Chunk::pass_of(const Pass& a, Index layer, const Bundle& stream, const Bund
   Pass pass = in_encoder(layer) ? *a.source : a;
   pass.bias = {stream.find(position_bias), gradient.find(position_bias)};
   if (!in_encoder(layer)) pass.encoded = {stream.find(encoder_stream), gradient.find(encoder_stream)};
+  pass.encoded_before = {stream.find(neighbours_before), gradient.find(neighbours_before)};
   return pass;
 }
 

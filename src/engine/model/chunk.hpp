@@ -174,6 +174,7 @@ class Chunk {
   // Tensors that a layer of this chunk, or the part after the last layer, receives: their shapes; new ones, under keys of
   // values or of gradients; and those of a bundle that has more. missing: those that `from` lacks.
   std::vector<BundleShape> shapes(const Slot&, Index layer) const;
+  Index rows_before(const Slot&) const;  // encoded neighbours of the chunks before this rank's blocks (neighbour_halo.hpp)
   Bundle put(Slot&, Key<AnyTensor2> BundleTensor::*key, Index layer) const;
   Bundle received(const Slot&, Index layer, const Bundle& from) const;
   std::vector<BundleShape> missing(const Slot&, Index layer, const Bundle& from) const;

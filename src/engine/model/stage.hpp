@@ -57,11 +57,11 @@ class Stage {
 
   // Layout of this rank's tokens of such a micro-batch, and of its encoder inputs of this length.
   SequenceLayout sequences(const MicroBatch& batch) const { return grid_.layout().sequences(grid_.position(), batch.batch, batch.seq_length); }
-  // The neighbours of a text are sequences of their own.
+  // The neighbours of the chunks of a text are sequences of their own, which context-parallel ranks do not share.
   SequenceLayout source_of(const MicroBatch& batch, Index length) const {
     if (length == 0) return {};
-    const Index each = reads_neighbours(config_) ? config_.retrieval.neighbour_length() : length;
-    return grid_.layout().sequences(grid_.position(), batch.batch * (length / each), each);
+    if (!reads_neighbours(config_)) return grid_.layout().sequences(grid_.position(), batch.batch, length);
+    return {sequences(batch).rows() / config_.retrieval.chunk * config_.retrieval.neighbours, config_.retrieval.neighbour_length()};
   }
   Pass pass(Device&, Slot&);
   // Pass over the encoder input; none if the slot has no encoder input.

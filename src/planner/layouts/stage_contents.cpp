@@ -82,9 +82,13 @@ int first_of(const Layout& layout, int stage) {
 Traffic message_of(const RunConfig& run, const LayoutChoice& c, Index layers) {
   const TextLengths lengths = run.lengths();
   const auto rows = [&](Index tokens) { return std::max<Index>(tokens > 0, c.micro_batch_size * tokens / c.context / (c.sequence ? c.tensor : 1)); };
+  // Each block of tokens but the first of a sequence reads the neighbours of one chunk of the block before.
+  const RetrievalConfig& retrieval = run.model.retrieval;
+  const Index blocks = c.context == 1 || retrieval.chunk == 1 || !reads_neighbours(run.model) ? 0 : c.context_mode == ContextMode::ring ? 2 : 1;
+  const Index before = c.micro_batch_size * blocks * retrieval.neighbours * retrieval.neighbour_length();
   Traffic message;
   for (const BundleShape& s :
-       bundle_shapes(run.model, precision_of(run.train.precision), {rows(lengths.text), rows(lengths.source), c.tensor}, layers))
+       bundle_shapes(run.model, precision_of(run.train.precision), {rows(lengths.text), rows(lengths.source), c.tensor, before}, layers))
     message.calls += 1, message.bytes += s.bytes();
   return message;
 }

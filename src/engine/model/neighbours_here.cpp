@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "src/engine/model/neighbours_here.hpp"
+
+#include "modules/context/neighbour_halo.hpp"
+
+namespace gyr {
+
+std::vector<QueriedNeighbour> queried_neighbours(const SequenceLayout& s, const RetrievalConfig& c) {
+  const Index chunks = s.full_length() / c.chunk, of_block = s.block_length() / c.chunk;
+  std::vector<QueriedNeighbour> all;
+  for (Index n = 0; n < c.neighbours; ++n) {
+    const auto add = [&](Index b, Index chunk, Index rows) { all.push_back({(n * s.batch + b) * chunks + chunk, rows}); };
+    for (Index b = 0; b < s.batch; ++b)
+      for (Index t = 0; t < s.seq_length; t += c.chunk) add(b, s.place(t) / c.chunk, c.chunk);
+    for (Index b = 0; b < s.batch && chunks_before_blocks(s, c.chunk) > 0; ++b)
+      for (Index i = 0; i < s.blocks(); ++i)
+        if (const Index block = s.block(s.rank, i); block > 0) add(b, block * of_block - 1, c.chunk - 1);
+  }
+  return all;
+}
+
+EncoderInput neighbours_here(const SequenceLayout& text, const RetrievalConfig& c, const EncoderInput& all) {
+  EncoderInput here;
+  here.length = all.length;
+  if (all.lengths.empty()) return here;
+  const Index r = c.neighbour_length(), given = Index(all.lengths.size());
+  ensure(given * c.chunk == text.batch * text.full_length() * c.neighbours && Index(all.tokens.size()) == given * r,
+         "{} lengths and {} tokens of neighbours for {} sequences of {} in chunks of {}", given, all.tokens.size(), text.batch, text.full_length(),
+         c.chunk);
+  for (const QueriedNeighbour& n : queried_neighbours(text, c)) {
+    if (n.rows < c.chunk) continue;  // of a chunk of another rank
+    here.lengths.push_back(all.lengths[std::size_t(n.index)]);
+    here.tokens.insert(here.tokens.end(), all.tokens.begin() + n.index * r, all.tokens.begin() + (n.index + 1) * r);
+  }
+  return here;
+}
+
+}  // namespace gyr
