@@ -226,6 +226,8 @@ std::string save_text(const RunConfig& run, const Layout& layout, const Cluster&
                      run.checkpoint.async ? ", while training continues" : "");
 }
 
+namespace {
+
 // Step time if communication stops computation, for a cluster file that does not state that it overlaps; otherwise empty.
 std::string without_overlap_text(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine) {
   const auto& assumed = machine.cluster.defaults;
@@ -237,6 +239,16 @@ std::string without_overlap_text(const RunPlan& plan, const PredictedRun& predic
   return fmt::format("{} per step, {:.0f} % more, if communication does not overlap with computation (links.beside: false)", time_text(seconds, 4),
                      100 * (seconds / predicted.longest().seconds - 1));
 }
+
+// Time that layers R and the encoder of neighbours add to a step of `seconds`; empty without them.
+std::string retrieval_text(const RunPlan& plan, double seconds, const Machine& machine) {
+  const std::optional<RunConfig> without = without_retrieval(plan.run);
+  if (!without) return "";
+  const double left = PredictedRun(RunPlan(*without, plan.layout.ranks()), machine).longest().seconds;
+  return fmt::format("layers R add {}, {:.1f} % of a step without them", time_text(seconds - left, 3), 100 * (seconds / left - 1));
+}
+
+}  // namespace
 
 Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   const Cluster& cluster = machine.cluster;
@@ -261,6 +273,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   exposed("data-parallel comm", p.buckets, "exposed data-parallel communication");
   if (layout.size(Axis::pipeline) > 1) exposed("bubble", bubble(p), "pipeline bubble, exposed send / receive, fixed cost per step");
   else exposed("fixed cost", bubble(p), "cost per step of the cluster file (fit.step)");
+  if (const std::string text = retrieval_text(plan, p.seconds, machine); !text.empty()) facts.emplace_back("retrieval", text);
   facts.emplace_back(tokens_title, tokens_text(run));
   facts.emplace_back("training", training_text(run, tokens, of_step, rate, layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));

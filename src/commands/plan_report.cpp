@@ -35,6 +35,20 @@ std::string size_text(Index bytes) { return bytes_text(double(bytes)); }
 
 std::string flop_text(double flops) { return metric_text(flops, "FLOP", 4); }
 
+// FLOPs of the model in a step.
+double step_flops(const RunConfig& run) {
+  const TextLengths lengths = run.lengths();
+  return training_flops(run.model, lengths, run.optimizer.trained()) * double(run.largest_batch() * lengths.text);
+}
+
+// FLOPs that layers R and the encoder of neighbours add to a step; empty without them.
+std::string retrieval_text(const RunConfig& run) {
+  const std::optional<RunConfig> without = without_retrieval(run);
+  if (!without) return "";
+  const double all = step_flops(run), left = step_flops(*without);
+  return fmt::format("layers R add {} per step, {:.1f} % of a step without them", flop_text(all - left), 100 * (all / left - 1));
+}
+
 // FLOPs of the ranks that execute fewest and most.
 std::string executed_text(double least, double most) {
   return (least == most ? flop_text(least) : flop_text(least) + " to " + flop_text(most)) + " per step, as executed";
@@ -354,11 +368,18 @@ double checkpoint_bytes(const RunConfig& run, const Layout& layout) {
   return double(checkpoint_bytes(run.model, precision_of(run.train.precision), layout, run.optimizer));
 }
 
+std::optional<RunConfig> without_retrieval(const RunConfig& run) {
+  if (!reads_neighbours(run.model)) return {};
+  RunConfig without = run;
+  std::erase(without.model.pattern, layer_type("retrieval").symbol);
+  without.parallel.layers.clear();
+  return without.model.pattern.empty() ? std::nullopt : std::optional(without);
+}
+
 Facts plan_facts(const RunPlan& plan, bool with_tokens) {
   const auto& [run, layout, config, further, list, generation] = plan;
   const TextLengths lengths = run.lengths();
   const TokenFlops flops = forward_flops(run.model, lengths);
-  const double step_tokens = double(run.largest_batch() * lengths.text);
   const auto least = std::min_element(list.begin(), list.end(), [](const RankPlan& a, const RankPlan& b) { return a.flops < b.flops; });
   const PipelineShape shape = pipeline_shape(layout, config.micros);
   Facts facts{
@@ -366,10 +387,10 @@ Facts plan_facts(const RunPlan& plan, bool with_tokens) {
       {"grid", fmt::format("{} = {}, {}", layout.text(), counted(layout.ranks(), "rank"), run.train.precision)},
       {"step", fmt::format("{} of {}, {} of {} on each data-parallel rank", counted(run.largest_batch(), "sequence"),
                            counted(run.train.seq_length, "token"), counted(config.micros, "micro-batch", "micro-batches"), config.micro_batch_size)},
-      {"model FLOPs", fmt::format("{} per step ({} per token forward; executed {}; by Megatron-LM r0.8's formula {})",
-                                  flop_text(training_flops(run.model, lengths, run.optimizer.trained()) * step_tokens), flop_text(flops.minimal),
-                                  flop_text(flops.executed), flop_text(flops.megatron))},
+      {"model FLOPs", fmt::format("{} per step ({} per token forward; executed {}; by Megatron-LM r0.8's formula {})", flop_text(step_flops(run)),
+                                  flop_text(flops.minimal), flop_text(flops.executed), flop_text(flops.megatron))},
       {"rank FLOPs", executed_text(least->flops, plan.slowest().flops)}};
+  if (const std::string text = retrieval_text(run); !text.empty()) facts.emplace_back("retrieval", text);
   if (with_tokens) facts.insert(facts.begin() + 3, {tokens_title, tokens_text(run)});  // after the line `step`
   if (run.optimizer.width) facts.emplace_back("learning rates", rates_text(run));
   for (const std::string& text : {batch_limit_text(run, layout.ranks()), divisible_batch_text(run, layout.ranks())})

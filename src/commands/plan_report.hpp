@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "src/base/quantity.hpp"
 #include "src/commands/run_plan.hpp"
@@ -17,6 +18,9 @@ inline constexpr const char* tokens_title = "tokens";
 std::string tokens_text(const RunConfig&);
 // `with_tokens`: contains the line above, which a prediction has next to its days.
 Facts plan_facts(const RunPlan&, bool with_tokens);
+// The same run without layers R, for what retrieval adds to a step; empty if the model has none, or no other layers. A given
+// split of the layers over stages is then left to their costs.
+std::optional<RunConfig> without_retrieval(const RunConfig&);
 // Rows of memory category, bytes as text, description of the allocation.
 std::vector<std::vector<std::string>> byte_rows(const RankPlan&, const std::function<std::string(double)>& text = mebi);
 // Bytes of a checkpoint of the run.

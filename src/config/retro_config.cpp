@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/config/retro_config.hpp"
 
+#include <algorithm>
+
+#include "modules/objectives/objective.hpp"
 #include "src/config/run_config.hpp"
 
 namespace gyr {
@@ -14,7 +17,36 @@ RetroConfig read_retro(Section& s) {
       s.get("shuffle", 0,
             "seed by which every chunk gets the neighbours of another chunk, as a control of what retrieval contributes; 0: its own neighbours")
           .at_least(0);
+  const std::string layers =
+      s.get("layers", std::string("pattern"),
+            "places of the layers R: where model.pattern has them, or the published ones (auto): in every third block from the "
+            "sixth on, with more than 15 blocks from the ninth on; model.pattern is then that of the decoder without R")
+          .one_of({"pattern", "auto"})
+          .effect(Effect::function);
+  if (layers == "auto") c.layers = RetrievalPlaces::published;
   return c;
+}
+
+void place_retrieval(ModelConfig& m) {
+  const char symbol = layer_type("retrieval").symbol;
+  std::string decoder = m.pattern, placed;
+  std::erase(decoder, symbol);
+  const auto mixes = [](char layer) { return layer_type(layer).traits.mixes_tokens(); };
+  const auto blocks = std::count_if(decoder.begin(), decoder.end(), mixes), first = std::ptrdiff_t(blocks <= 15 ? 6 : 9);
+  require(blocks >= first, Exit::config,
+          "retro.layers = auto: the first layer R is in block {}, and model.pattern has {} layers that mix tokens; write R in model.pattern, and set "
+          "retro.layers to pattern",
+          first, blocks);
+  std::ptrdiff_t block = 0;
+  for (const char layer : decoder) {
+    placed += layer;
+    if (mixes(layer) && ++block >= first && (block - first) % 3 == 0) placed += symbol;
+  }
+  require(m.pattern == decoder || m.pattern == placed, Exit::config,
+          "retro.layers = auto places layers R itself, as in model.pattern: \"{}\", and the pattern has R elsewhere; leave R out of it, or set "
+          "retro.layers to pattern",
+          placed);
+  m.pattern = placed;
 }
 
 void check_retrieval(const RunConfig& run) {
@@ -32,9 +64,6 @@ void check_retrieval(const RunConfig& run) {
   require(!run.data.separate, Exit::config, "data.documents = separate: layers R of model.pattern read chunks of joined documents; set it to joined");
   require(run.data.order != "documents", Exit::config,
           "data.order = documents: layers R of model.pattern read the neighbours of windows of joined documents; set it to shuffled or megatron");
-  require(run.parallel.context == 1, Exit::config,
-          "parallel.context = {}: layers R of model.pattern do not support context parallelism; set it to 1, and use tensor or pipeline parallelism",
-          run.parallel.context);
   require(run.models.empty(), Exit::config, "models: layers R of model.pattern support no further models; remove this section");
 }
 

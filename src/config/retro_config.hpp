@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Deck keys retro.*: where a run finds the neighbours that layers R of its model read.
+// Deck keys retro.*: where a run finds the neighbours that layers R of its model read, and the places of these layers.
 #pragma once
 
 #include <string>
@@ -8,14 +8,23 @@
 
 namespace gyr {
 
+struct ModelConfig;
 struct RunConfig;
+
+// Places of layers R: where model.pattern has them, or the published ones (place_retrieval).
+enum class RetrievalPlaces { pattern, published };
 
 struct RetroConfig {
   std::string project;  // folder of the retrieval project; empty: none
   Index shuffle = 0;    // seed by which every chunk gets the neighbours of another one, as a control; 0: its own neighbours
+  RetrievalPlaces layers = RetrievalPlaces::pattern;
 };
 
 RetroConfig read_retro(Section&);
+// The pattern with layers R at the published places. A block is a layer that mixes tokens, with the layers up to the next one.
+// Of L blocks, those from the sixth on if L <= 15, otherwise from the ninth on, have an R, in every third block: after the
+// layer that mixes tokens. Exit::config if there are too few blocks, or if the pattern has R elsewhere.
+void place_retrieval(ModelConfig&);
 // Requirements of layers R on the other sections; Exit::config.
 void check_retrieval(const RunConfig&);
 

@@ -64,6 +64,9 @@ void check_best(const RunConfig& run, const Deck& deck) {
 void read_samples_of(RunConfig& run, Deck& deck, const std::string& tokenizer) {
   run.data = read_data(data_section(deck), tokenizer);
   run.retro = read_retro(deck.section("retro", "neighbours of the samples, for layers R of model.pattern", Effect::course));
+  if (run.retro.layers == RetrievalPlaces::pattern) return;
+  place_retrieval(run.model);
+  check(run.model);
 }
 
 void read_objective_of(RunConfig& run, Deck& deck, const Objective& otherwise) {

@@ -186,6 +186,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"data.skip", {"[\"0:8\"]", course}},
                                                                          {"retro.project", {"facts", course}},
                                                                          {"retro.shuffle", {"7", course}},
+                                                                         {"retro.layers", {"auto", function}},
                                                                          {"train.objective", {"reward", function}},  // from unit/objective.cpp
                                                                          {"train.mlm.mask_token", {"5", course}},
                                                                          {"train.mlm.share", {"0.3", course}},

@@ -411,6 +411,32 @@ TEST(run_config, context_parallel_requires_long_enough_sequences) {
       {"parallel.context = 4", "blocks of 2", "model.delta.conv_kernel = 5", "2 ranks or fewer"});
 }
 
+TEST(run_config, context_parallel_retrieval_requires_full_chunks) {
+  const auto with = [](std::vector<std::string> overrides) {
+    overrides.push_back("parallel.context=4");
+    return layout_of(run_of("model: {pattern: \"*R-\", retrieval: {chunk: 8}}\ntrain: {global_batch_size: 1}\n", overrides), 4);
+  };
+  EXPECT_EQ(with({"train.seq_length=64"}).size(Axis::context), 4);
+  EXPECT_EQ(with({"train.seq_length=32", "parallel.context_mode=balanced"}).size(Axis::context), 4);
+  expect_refused([&] { with({"train.seq_length=32"}); },
+                 {"parallel.context = 4", "32 tokens", "8 blocks", "model.retrieval.chunk = 8", "multiple of 64", "fewer ranks"});
+  expect_refused([&] { with({"train.seq_length=48", "parallel.context_mode=balanced"}); }, {"48 tokens", "4 blocks", "multiple of 32"});
+}
+
+// Twelve blocks have an R in blocks 6, 9 and 12, and 24 blocks in 9, 12 to 24 (Borgeaud et al. 2022, Megatron-LM).
+TEST(run_config, retrieval_layers_take_published_places) {
+  const auto placed = [](const std::string& pattern) {
+    return run_of("model: {pattern: \"" + pattern + "\"}\nretro: {layers: auto}\ntrain: {seq_length: 64}\n").model.pattern;
+  };
+  EXPECT_EQ(placed("*-*-*-*-*-*-*-*-*-*-*-*-"), "*-*-*-*-*-*R-*-*-*R-*-*-*R-");
+  EXPECT_EQ(placed("P x 12"), "PPPPPPRPPPRPPPR");
+  EXPECT_EQ(placed("P x 16"), "PPPPPPPPPRPPPRPPPRP");
+  EXPECT_EQ(placed("M-*-MM-*-M"), "M-*-MM-*R-M");
+  EXPECT_EQ(placed("PPPPPPRPPPRPPPR"), "PPPPPPRPPPRPPPR") << "R in these places already";
+  expect_refused([&] { placed("P x 5"); }, {"retro.layers = auto", "block 6", "5 layers that mix tokens", "pattern"});
+  expect_refused([&] { placed("RPPPPPP"); }, {"retro.layers = auto", "PPPPPPR", "elsewhere"});
+}
+
 TEST(run_config, gates_without_what_they_gate_are_refused) {
   const auto model = [](const std::string& settings) { run_of("model: {pattern: GE, " + settings + "}\n", {}); };
   model("attention: {output_gate: true}, moe: {shared_gate: true, shared_intermediate_size: 8}");
