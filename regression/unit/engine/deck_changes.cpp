@@ -446,6 +446,7 @@ Overrides base_of(const std::string& key) {
   if (key.starts_with("finetune.lora.") && key != "finetune.lora.rank") return {"finetune.lora.rank=2"};
   if (key == "train.init_head" || key == "train.branch") return {"train.init_from=model"};
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // a pattern without sliding windows
+  if (key == "retro.layers") return {"model.retrieval.chunk=4"};
   if (key.starts_with("model.retrieval.")) return {"model.pattern=PR", "model.retrieval.chunk=4"};
   if (key == "model.linear" || key == "train.fp8") return {"model.pattern=P*WG"};  // layers that can be ternary
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};

@@ -431,7 +431,7 @@ TEST(run_config, retrieval_layers_take_published_places) {
   EXPECT_EQ(placed("*-*-*-*-*-*-*-*-*-*-*-*-"), "*-*-*-*-*-*R-*-*-*R-*-*-*R-");
   EXPECT_EQ(placed("P x 12"), "PPPPPPRPPPRPPPR");
   EXPECT_EQ(placed("P x 16"), "PPPPPPPPPRPPPRPPPRP");
-  EXPECT_EQ(placed("M-*-MM-*-M"), "M-*-MM-*R-M");
+  EXPECT_EQ(placed("M-*-MM-*-M"), "M-*-MM-*-MR");
   EXPECT_EQ(placed("PPPPPPRPPPRPPPR"), "PPPPPPRPPPRPPPR") << "R in these places already";
   expect_refused([&] { placed("P x 5"); }, {"retro.layers = auto", "block 6", "5 layers that mix tokens", "pattern"});
   expect_refused([&] { placed("RPPPPPP"); }, {"retro.layers = auto", "PPPPPPR", "elsewhere"});

@@ -22,14 +22,14 @@ std::vector<QueriedNeighbour> queried_neighbours(const SequenceLayout& s, const 
 EncoderInput neighbours_here(const SequenceLayout& text, const RetrievalConfig& c, const EncoderInput& all) {
   EncoderInput here;
   here.length = all.length;
-  if (all.lengths.empty()) return here;
-  const Index r = c.neighbour_length(), given = Index(all.lengths.size());
-  ensure(given * c.chunk == text.batch * text.full_length() * c.neighbours && Index(all.tokens.size()) == given * r,
-         "{} lengths and {} tokens of neighbours for {} sequences of {} in chunks of {}", given, all.tokens.size(), text.batch, text.full_length(),
-         c.chunk);
+  if (all.tokens.empty()) return here;
+  const Index r = c.neighbour_length(), count = text.batch * text.full_length() / c.chunk * c.neighbours;
+  ensure(Index(all.tokens.size()) == count * r && (all.lengths.empty() || Index(all.lengths.size()) == count),
+         "{} lengths and {} tokens of neighbours for {} sequences of {} in chunks of {}", all.lengths.size(), all.tokens.size(), text.batch,
+         text.full_length(), c.chunk);
   for (const QueriedNeighbour& n : queried_neighbours(text, c)) {
     if (n.rows < c.chunk) continue;  // of a chunk of another rank
-    here.lengths.push_back(all.lengths[std::size_t(n.index)]);
+    if (!all.lengths.empty()) here.lengths.push_back(all.lengths[std::size_t(n.index)]);
     here.tokens.insert(here.tokens.end(), all.tokens.begin() + n.index * r, all.tokens.begin() + (n.index + 1) * r);
   }
   return here;

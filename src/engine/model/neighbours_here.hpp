@@ -7,7 +7,7 @@
 
 namespace gyr {
 
-// The neighbours of the chunks of this rank's blocks, in the order of the blocks. Empty tokens and lengths stay empty.
+// The neighbours of the chunks of this rank's blocks, in the order of the blocks. Empty tokens or lengths stay empty.
 EncoderInput neighbours_here(const SequenceLayout& text, const RetrievalConfig&, const EncoderInput& all);
 
 // A neighbour that rows of this rank attend to, and the number of these rows.
