@@ -28,6 +28,7 @@
 #include "src/report/json_lines.hpp"
 #include "src/report/transfer.hpp"
 #include "src/train/feed.hpp"
+#include "src/train/neighbours.hpp"
 
 namespace gyr {
 
@@ -35,10 +36,10 @@ namespace {
 
 struct EvalArguments {
   std::string checkpoint, objective, split = "validation", precision, weights = "stored", tokenizer, begin = "auto", delimiter = " ", lambada,
-                                     choices, json, records, logits;
+                                     choices, json, records, logits, retrieval;
   std::vector<std::string> prefixes, texts;
   DocumentsOption documents;
-  Index limit = 0, seq_length = 0, stride = 0, mask_token = -1;
+  Index limit = 0, seq_length = 0, stride = 0, mask_token = -1, shuffle = -1;
   BatchLimits batch;
   int tensor = 0, pipeline = 1;
   bool overwrite = false;
@@ -55,7 +56,8 @@ constexpr const char* footer =
     "encoder (data build --source) each text is one window, truncated to --length. For preference pairs (--objective preference), --records writes a "
     "line with the model and its checksum, and the sum of ln p of each text. train.objective preference reads this file as PREFIX_reference.jsonl. "
     "The results are also the loss, the fraction of pairs whose chosen text is preferred, and the margin. Without that file they are relative to a "
-    "reference that gives each text ln p = 0, and a note says so.\n"
+    "reference that gives each text ln p = 0, and a note says so. Layers R read the neighbours that gyrfalcon retro query found for these files; the "
+    "remainders are not scored.\n"
     "  --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first token if "
     "--begin is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and scores the token after each of them. "
     "Every further window ends S = --stride tokens later and scores the S new tokens, each with at least L-S+1 tokens before it. With T the sum of "
@@ -104,6 +106,22 @@ std::optional<Token> begin_of(const Tokenizer& tokenizer, const std::string& nam
   return token;
 }
 
+// Gives the samples of token files their neighbours, if the model has layers R; otherwise empty. They are those of `gyrfalcon
+// retro query` for a run with these files.
+SampleCompletion neighbours_for(const EvalArguments& a, RunConfig run, Index seq_length, Json& settings) {
+  if (!reads_neighbours(run.model)) return {};
+  require(a.split != "test", Exit::usage,
+          "--split test: layers R of the model read neighbours, and gyrfalcon retro query finds those of training and validation samples; to score "
+          "other texts, query a deck with data.prefixes=[PREFIX] data.split=1, then give --data PREFIX");
+  if (!a.prefixes.empty()) run.data.prefixes = a.prefixes, run.data.weights.clear(), run.data.split = "1";
+  if (!a.retrieval.empty()) run.retro.project = a.retrieval;
+  if (a.shuffle >= 0) run.retro.shuffle = a.shuffle;
+  run.train.seq_length = seq_length;
+  settings["retrieval"] = {{"project", run.retro.project}, {"shuffle", run.retro.shuffle}};
+  const Split split = a.prefixes.empty() && a.split == "validation" ? Split::validation : Split::train;
+  return [run = std::move(run), split](Dataset& data) { add_neighbours(run, split, data); };
+}
+
 // Creates the evaluation of the chosen task, and records the settings of this task in `settings`.
 std::unique_ptr<Evaluation> make_evaluation(const EvalArguments& a, const RunConfig& run, Json& settings) {
   const Index seq_length = a.seq_length > 0 ? a.seq_length : run.train.seq_length;
@@ -115,8 +133,10 @@ std::unique_ptr<Evaluation> make_evaluation(const EvalArguments& a, const RunCon
     settings["task"] = "data";
     for (const Corpus& corpus : data.corpora) settings["files"].push_back(corpus.prefix.string());
     if (a.prefixes.empty()) settings["split"] = a.split;
-    return token_file_evaluation(data, run.model, a.limit);
+    return token_file_evaluation(data, run.model, a.limit, neighbours_for(a, run, seq_length, settings));
   }
+  require(!reads_neighbours(run.model), Exit::usage,
+          "--text, --lambada, --choices: layers R of the model read neighbours, which are found for token files only; give --data or --split");
   require(run.model.objective->writes_next_token(), Exit::usage,
           "--text, --lambada, --choices: the model was trained with train.objective = {}, which predicts no next token; give --data",
           run.model.objective->name());
@@ -342,6 +362,8 @@ int run(EvalArguments& a) {
         RunConfig run = inference_run(a.checkpoint, notes_of(runtime));
         if (!a.objective.empty()) choose(a.objective, run.model);
         if (a.mask_token >= 0) replace_mask_token(a.mask_token, run.model);
+        require(reads_neighbours(run.model) || (a.retrieval.empty() && a.shuffle < 0), Exit::usage,
+                "--retrieval, --shuffle-neighbors: the model has no layers R and reads no neighbours; leave them out");
         evaluate(a, run, runtime);
       },
       LastLine::of_failures);
@@ -356,7 +378,7 @@ void check_options(const Command& c, const EvalArguments& a) {
   for (const char* option : {"--tokenizer", "--begin"}) only(option, a.reads_text(), "--text, --lambada and --choices");
   for (const char* option : {"--stride", "--documents", "--separator", "--key", "--skip-invalid"}) only(option, !a.texts.empty(), "--text");
   only("--delimiter", !a.choices.empty(), "--choices");
-  for (const char* option : {"--objective", "--mask-token"}) only(option, !a.reads_text(), "token files");
+  for (const char* option : {"--objective", "--mask-token", "--retrieval", "--shuffle-neighbors"}) only(option, !a.reads_text(), "token files");
 }
 
 }  // namespace
@@ -394,6 +416,11 @@ void add_eval(Command& app, Action& action) {
                 "Token before a text or an empty context, or none; auto: the tokenizer's begin-of-text token, else its end-of-text token, if any")
       ->show_default();
   c->add_option("--delimiter", a->delimiter, "Text between context and choice; default: one space");
+  c->add_option("--retrieval", a->retrieval,
+                "PROJECT whose neighbours layers R read (gyrfalcon retro query); default: that of the checkpoint's deck");
+  c->add_option("--shuffle-neighbors", a->shuffle,
+                "Seed by which every chunk gets the neighbours of another one, as a control; 0: its own; default: retro.shuffle of the deck")
+      ->not_negative();
   c->add_option("--json", a->json, "Write settings and results to this file, as one line of JSON");
   c->add_option("--records", a->records, "Write one line of JSON per sequence, window, example or prediction to this file");
   c->add_option("--logits", a->logits, "Write the next-token logits of all tokens read to this HDF5 file, see below");

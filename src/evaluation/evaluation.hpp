@@ -41,8 +41,10 @@ struct TextSettings {
   Index limit = 0;             // maximum number of documents or examples; 0: all
 };
 
+// Adds to the samples of a dataset what does not come from the token files (neighbours).
+using SampleCompletion = std::function<void(Dataset&)>;
 // Loss and perplexity over the windows of token files. `limit`: maximum number of windows; 0: all.
-std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions&, const ModelConfig&, Index limit);
+std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions&, const ModelConfig&, Index limit, const SampleCompletion& complete = {});
 
 // Perplexity of text documents, read in windows of at most `window` tokens that advance by `stride` (see
 // strided_windows). Exit::missing, Exit::data.

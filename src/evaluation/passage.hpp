@@ -12,10 +12,12 @@ namespace gyr {
 
 struct Passage {
   std::vector<Token> tokens;
-  std::vector<Token> labels;                 // labels[i] is the target after tokens[i]; ignored_label if it is not scored
-  std::vector<std::int32_t> positions = {};  // position of each token in its document if several documents are packed; empty: one document
-  std::vector<Token> source = {};            // input of the encoder, at most source_length tokens
-  NamedHostValues values = {};               // fields of the model's objective; without values for a field, it has that of padding
+  std::vector<Token> labels;                         // labels[i] is the target after tokens[i]; ignored_label if it is not scored
+  std::vector<std::int32_t> positions = {};          // position of each token in its document if several documents are packed; empty: one document
+  std::vector<Token> source = {};                    // input of the encoder, at most source_length tokens
+  std::vector<Token> neighbours = {};                // layers R: tokens of the neighbours of each chunk (chunks, k, r)
+  std::vector<std::int32_t> neighbour_lengths = {};  // and the length of each (chunks, k); 0: it is missing
+  NamedHostValues values = {};                       // fields of the model's objective; without values for a field, it has that of padding
 };
 
 // Passages by index, made on demand. `lengths` are their lengths in tokens.

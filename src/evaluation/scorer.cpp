@@ -24,11 +24,18 @@ std::vector<std::int32_t> positions_with_padding(const Passage& p, bool causal, 
   return positions;
 }
 
+EncoderInput neighbours_of(const std::vector<Passage>& members, const RetrievalConfig& c) {
+  std::vector<NeighboursOfText> texts;
+  for (const Passage& p : members) texts.push_back({p.neighbours, p.neighbour_lengths});
+  return encoder_input_of(texts, c);
+}
+
 MicroBatch padded(const Passages& passages, const Batch& batch, const ModelConfig& model) {
   MicroBatch m{Index(batch.members.size()), batch.seq_length, {}, {}, {}};
-  m.source.length = passages.source_length;
+  m.source.length = reads_neighbours(model) ? 0 : passages.source_length;
+  std::vector<Passage> members;
   for (const Index i : batch.members) {
-    const Passage p = passages.make(i);
+    const Passage& p = members.emplace_back(passages.make(i));
     m.tokens.insert(m.tokens.end(), p.tokens.begin(), p.tokens.end());
     m.labels.insert(m.labels.end(), p.labels.begin(), p.labels.end());
     append_source(p.source, m.source);
@@ -39,6 +46,7 @@ MicroBatch padded(const Passages& passages, const Batch& batch, const ModelConfi
     m.labels.resize(m.tokens.size(), ignored_label);
     append_values(model.objective->fields(model, batch.seq_length), p.values, batch.seq_length, m.values);
   }
+  if (reads_neighbours(model)) m.source = neighbours_of(members, model.retrieval);
   return m;
 }
 
@@ -134,9 +142,6 @@ void require_finite_scores(const std::vector<PassageScore>& scores) {
 
 std::vector<PassageScore> score_passages(const ModelConfig& model, DType precision, Grid& grid, const Fill& fill, const Passages& passages,
                                          const BatchLimits& limits, LogitsFile* logits, Factors factors, const Counted& counted) {
-  require(!reads_neighbours(model), Exit::config,
-          "model.pattern: layers R read retrieved neighbours, and gyrfalcon eval does not retrieve; use the validation of a training run "
-          "(train.eval_every)");
   const std::vector<Batch> batches = plan_batches(passages.lengths, limits);
   EngineConfig config;
   config.model = model;

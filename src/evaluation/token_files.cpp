@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/base/printable.hpp"
+#include "modules/model/layer.hpp"
 #include "modules/objectives/objective.hpp"
 #include "src/data/sample_view.hpp"
 #include "src/evaluation/evaluation.hpp"
@@ -22,13 +23,15 @@ Json json_of(const Record& record) {
 
 class TokenFileEvaluation : public Evaluation {
  public:
-  TokenFileEvaluation(const DatasetOptions& options, const ModelConfig& model, Index limit) : dataset_(options), model_(model) {
+  TokenFileEvaluation(const DatasetOptions& options, const ModelConfig& model, Index limit, const SampleCompletion& complete)
+      : dataset_(options), model_(model) {
     model.objective->check_training(model);
+    if (complete) complete(dataset_);
     Index windows = 0;
     for (Index i = 0; i < dataset_.corpora(); ++i) windows += dataset_.per_epoch(i);
     const TextLengths lengths = model.objective->lengths(options.seq_length);
     passages_.lengths.assign(limit > 0 ? std::min(limit, windows) : windows, lengths.text);
-    passages_.source_length = lengths.source;
+    passages_.source_length = reads_neighbours(model) ? model.retrieval.source_length(lengths.text) : lengths.source;
     windows_ = passages_.count();
     if (model.objective->reads_pairs()) measure_pairs();
     if (windows_ == windows) add_remainders(limit > 0 ? limit - windows : dataset_.corpora());
@@ -38,7 +41,9 @@ class TokenFileEvaluation : public Evaluation {
       l.tokens.resize(std::size_t(passages_.lengths[i])), l.labels.resize(std::size_t(passages_.lengths[i]));
       if (!s.positions.empty()) s.positions.pop_back();
       if (model_.objective->predicts()) l.values = {};  // predictions are made from the scores of the rows
-      return Passage{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source), std::move(l.values)};
+      Passage p{std::move(l.tokens), std::move(l.labels), std::move(s.positions), std::move(l.source)};
+      p.neighbours = std::move(s.neighbours), p.neighbour_lengths = std::move(s.neighbour_lengths), p.values = std::move(l.values);
+      return p;
     };
     if (!model.objective->predicts()) return;
     passages_.on_scores = [this](Index i, std::span<const RowScore> rows) {
@@ -96,12 +101,12 @@ class TokenFileEvaluation : public Evaluation {
     }
   }
   // Adds the remainder of each corpus after its last window. Next-token objectives score it as a shorter window; others
-  // need full windows and skip it.
+  // need full windows and skip it, and so do layers R, because no neighbours were found for it.
   void add_remainders(Index most) {
     for (Index c = 0; c < dataset_.corpora() && Index(rests_.size()) < most; ++c) {
       Sample rest = dataset_.rest(c);
       const Index tokens = Index(rest.tokens.size());
-      if (!model_.objective->writes_next_token()) left_out_ += tokens;
+      if (!model_.objective->writes_next_token() || reads_neighbours(model_)) left_out_ += tokens;
       else if (tokens > 1) passages_.lengths.push_back(tokens - 1), rests_.push_back(std::move(rest));
     }
   }
@@ -136,8 +141,9 @@ class TokenFileEvaluation : public Evaluation {
 
 }  // namespace
 
-std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions& options, const ModelConfig& model, Index limit) {
-  return std::make_unique<TokenFileEvaluation>(options, model, limit);
+std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions& options, const ModelConfig& model, Index limit,
+                                                  const SampleCompletion& complete) {
+  return std::make_unique<TokenFileEvaluation>(options, model, limit, complete);
 }
 
 }  // namespace gyr

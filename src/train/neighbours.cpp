@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "src/engine/model/chunk.hpp"
+#include "src/engine/model/source_padding.hpp"
 #include "src/retro/index.hpp"
 #include "src/retro/retriever.hpp"
 #include "src/retro/sample_neighbours.hpp"
@@ -61,21 +61,9 @@ void add_neighbours(const RunConfig& run, Split split, Dataset& dataset) {
 }
 
 EncoderInput neighbours_of(const std::vector<Sample>& samples, const RetrievalConfig& c) {
-  EncoderInput all;
-  const Index r = c.neighbour_length();
-  for (Index n = 0; n < c.neighbours; ++n)
-    for (const Sample& s : samples) {
-      const Index chunks = Index(s.neighbour_lengths.size()) / c.neighbours;
-      ensure(chunks * c.neighbours == Index(s.neighbour_lengths.size()) && chunks * c.neighbours * r == Index(s.neighbours.size()),
-             "{} tokens of {} neighbours of a sample, {} of each chunk", s.neighbours.size(), s.neighbour_lengths.size(), c.neighbours);
-      all.length = Index(s.neighbours.size());
-      for (Index chunk = 0; chunk < chunks; ++chunk) {
-        const Index at = chunk * c.neighbours + n;
-        all.lengths.push_back(s.neighbour_lengths[std::size_t(at)]);
-        all.tokens.insert(all.tokens.end(), s.neighbours.begin() + at * r, s.neighbours.begin() + (at + 1) * r);
-      }
-    }
-  return all;
+  std::vector<NeighboursOfText> texts;
+  for (const Sample& s : samples) texts.push_back({s.neighbours, s.neighbour_lengths});
+  return encoder_input_of(texts, c);
 }
 
 }  // namespace gyr

@@ -226,14 +226,21 @@ void Chunk::upload_source_ranges(Device& dev, Slot& slot, std::span<const Index>
 // Row i of the queries of a chunk sees the tokens of each of its k neighbours, without padding.
 void Chunk::upload_neighbour_ranges(Device& dev, Slot& slot, std::span<const Index> lengths) const {
   SequenceLayout& text = slot.text.sequences;
+  if (text.seq_length == 1 && !text.chunks.lengths.empty()) return;  // generation, in which a token sees cached neighbours
   const RetrievalConfig& c = config_.retrieval;
-  const Index rows = c.neighbours * (text.rows() + chunks_before_blocks(text, c.chunk) * (c.chunk - 1));
+  const bool generates = !text.chunks.begun.empty();
+  const Index rows =
+      generates ? slot.source.sequences.batch * c.chunk : c.neighbours * (text.rows() + chunks_before_blocks(text, c.chunk) * (c.chunk - 1));
   const auto begins = slot.frame.put(Keys::visible_begins, rows), ends = slot.frame.put(Keys::visible_ends, rows);
   if (lengths.empty()) return;
   slot.visible_begins.clear(), slot.visible_ends.clear();
-  for (const QueriedNeighbour& n : queried_neighbours(text, c))
-    for (Index i = 0; i < n.rows; ++i)
-      slot.visible_begins.push_back(std::int32_t(i)), slot.visible_ends.push_back(std::int32_t(lengths[std::size_t(n.index)] - 1 - i));
+  const auto see = [&](Index length, Index queries) {
+    for (Index i = 0; i < queries; ++i) slot.visible_begins.push_back(std::int32_t(i)), slot.visible_ends.push_back(std::int32_t(length - 1 - i));
+  };
+  if (generates)
+    for (const Index length : lengths) see(length, c.chunk);
+  else
+    for (const QueriedNeighbour& n : queried_neighbours(text, c)) see(lengths[std::size_t(n.index)], n.rows);
   ensure(Index(slot.visible_begins.size()) == rows, "{} rows of queries instead of {}", slot.visible_begins.size(), rows);
   upload<std::int32_t>(dev, slot.visible_begins, begins);
   upload<std::int32_t>(dev, slot.visible_ends, ends);
@@ -289,7 +296,10 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const GivenText& text, const GivenT
   slot.clear();
   slot.text = {text.sequences}, slot.source = {source.sequences}, slot.labels = {};
   upload_inputs(dev, slot, {slot.text, text_keys, !config_.attention.causal}, text.tokens);
-  if (source.sequences.rows() > 0) upload_inputs(dev, slot, {slot.source, source_keys, true}, source.tokens);
+  if (reads_neighbours(config_) && source.sequences.rows() > 0)
+    upload_source(dev, slot,
+                  {Index(source.tokens.size()), {source.tokens.begin(), source.tokens.end()}, {source.lengths.begin(), source.lengths.end()}});
+  else if (source.sequences.rows() > 0) upload_inputs(dev, slot, {slot.source, source_keys, true}, source.tokens);
   return put_input(slot);
 }
 

@@ -92,6 +92,7 @@ struct Slot {
 struct GivenText {
   SequenceLayout sequences = {};
   std::span<const Token> tokens = {};
+  std::span<const Index> lengths = {};  // neighbours: length of each sequence; otherwise empty
 };
 
 class Chunk {

@@ -35,4 +35,22 @@ EncoderInput padded(const EncoderInput& input, Index batch, Index length, const 
   return full;
 }
 
+EncoderInput encoder_input_of(std::span<const NeighboursOfText> texts, const RetrievalConfig& c) {
+  EncoderInput all;
+  const Index r = c.neighbour_length();
+  for (Index n = 0; n < c.neighbours; ++n)
+    for (const NeighboursOfText& text : texts) {
+      const Index chunks = Index(text.lengths.size()) / c.neighbours;
+      ensure(chunks * c.neighbours == Index(text.lengths.size()) && chunks * c.neighbours * r == Index(text.tokens.size()),
+             "{} tokens of {} neighbours of a text, {} of each chunk", text.tokens.size(), text.lengths.size(), c.neighbours);
+      all.length = Index(text.tokens.size());
+      for (Index chunk = 0; chunk < chunks; ++chunk) {
+        const Index at = chunk * c.neighbours + n;
+        all.lengths.push_back(text.lengths[std::size_t(at)]);
+        all.tokens.insert(all.tokens.end(), text.tokens.begin() + at * r, text.tokens.begin() + (at + 1) * r);
+      }
+    }
+  return all;
+}
+
 }  // namespace gyr
