@@ -20,7 +20,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## build the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -42,6 +42,9 @@ demo-phonebook: build ## demonstration: a small Mamba-2 state fails to recall en
 
 demo-policy: build ## demonstration: a model with random weights learns from rewards alone to repeat a digit; SEEDS="1 2 3"
 	@jobscripts/demo-policy.sh
+
+demo-retro: build ## demonstration: models with retrieval predict digits that only the documents of a database contain; STEPS=1200, FACTS=4000
+	@jobscripts/demo-retro.sh
 
 demo-rlhf: build ## demonstration: fine-tuning, reward model, PPO, and a reward that is hacked; SEED=1
 	@jobscripts/demo-rlhf.sh
