@@ -5,6 +5,7 @@
 
 #include "modules/context/context_attention.hpp"
 #include "modules/layers/attention.hpp"
+#include "modules/layers/retrieval_decoding.hpp"
 #include "modules/weights/contribution.hpp"
 #include "modules/weights/trainable.hpp"
 
@@ -78,13 +79,14 @@ void CrossAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, T
   if (a.source) {
     const auto encoded = a.encoded.values.template as<T>();
     if (!reads_chunk()) frame.refer(Keys::source, encoded);
-    if (a.state) {
+    if (a.state && !reads_neighbours()) {
       remember(a, encoded);
     } else if (rows_before(a) > 0 || exchanges(a)) {
       project_neighbours(a, frame, encoded);
     } else {
       const auto kv = frame.put(Keys::kv, a.source->stream.rows, 2 * k_width());
       if (frame.wants(Keys::kv)) project_source(*a.source, encoded, kv);
+      if (a.state) keep_neighbours(a, kv);
     }
   }
   if (frame.wants(Keys::attended)) attend(a, frame, out, lse);
@@ -173,7 +175,7 @@ ScoreRule CrossAttention<T>::scores(const Pass& a) const {
 // and rows after the end of a sequence complete its last chunk.
 template <class T>
 Index CrossAttention<T>::query_rows(const Pass& a) const {
-  if (!reads_neighbours()) return a.stream.rows;
+  if (!gathers_chunks(a)) return a.stream.rows;
   return a.source->sequences.batch / rule_.neighbours * rule_.chunk + chunks_before(a) * (rule_.chunk - 1);
 }
 
@@ -183,7 +185,7 @@ template <class T>
 template <class Copy>
 void CrossAttention<T>::for_sequences(const Pass& a, const Copy& copy) const {
   const SequenceLayout& s = a.sequences;
-  const Index length = s.block_length(), blocks = s.batch * s.blocks(), first = rule_.first_chunk - 1, before = chunks_before(a) * first;
+  const Index length = s.block_length(), blocks = s.batch * s.blocks(), first = first_chunk(a) - 1, before = chunks_before(a) * first;
   const Index in_chunks = (query_rows(a) - before) / blocks;
   for (Index b = 0; b < blocks; ++b) copy(b * in_chunks, b * length + first, std::min(length - first, in_chunks));
   for (Index b = 0, to = blocks * in_chunks; before > 0 && b < blocks; ++b)
@@ -193,7 +195,7 @@ void CrossAttention<T>::for_sequences(const Pass& a, const Copy& copy) const {
 // Rows of the text as rows of queries: x itself, or a copy in scratch memory that is shifted by o - 1 rows.
 template <class T>
 Tensor2<T> CrossAttention<T>::in_chunks(const Pass& a, const char* name, Tensor2<T> x) const {
-  if (!reads_neighbours()) return x;
+  if (!gathers_chunks(a)) return x;
   const auto chunks = a.scratch<T>(name, query_rows(a), Index(x.extent(1)));
   fill<T>(a.dev, flat(chunks), 0);
   for_sequences(
@@ -205,7 +207,7 @@ Tensor2<T> CrossAttention<T>::in_chunks(const Pass& a, const char* name, Tensor2
 template <class T>
 template <class S>
 void CrossAttention<T>::from_chunks(const Pass& a, Tensor2<S> chunks, Tensor2<T> x) const {
-  if (!reads_neighbours()) {
+  if (!gathers_chunks(a)) {
     if (static_cast<const void*>(chunks.data()) != x.data()) convert<S, T>(a.dev, Matrix<const S>(chunks), Matrix<T>(x));
     return;
   }
@@ -224,8 +226,11 @@ void CrossAttention<T>::for_neighbours(const Pass& a, const Attend& attend_to) c
   const Index before = chunks_before(a), queries = of_chunks + before * (m - 1);
   for (Index n = 0; n < rule_.neighbours; ++n) {
     if (reads_chunk()) {
-      ensure(a.source->stream.rows == of_chunks, "{} rows of the text are no {} chunks of {}", a.source->stream.rows, chunks, m);
-      attend_to(shape(chunks, r, m), Mask{false}, n * read, read, 0, of_chunks, Carry::fresh);
+      const ChunksOfText of_text(a.source->sequences, chunks, m);
+      ensure(a.source->stream.rows == of_text.rows(), "{} rows of the text are no {} chunks of {}", a.source->stream.rows, chunks, m);
+      of_text.each([&](Index chunk, Index count, Index length, Index row) {
+        attend_to(shape(count, r, length), Mask{false}, n * read + chunk * r, count * r, row, count * length, Carry::fresh);
+      });
     } else {
       const Carry carry = n == 0 ? Carry::fresh : Carry::continued;
       const auto seen = [&](Index first, Index count) {
@@ -263,9 +268,11 @@ void CrossAttention<T>::attend(Pass& a, Frame& frame, Tensor2<T> out, Tensor2<A>
   Scope scope(a.dev.scratch);
   const Index batch = a.sequences.batch;
   const auto q = in_chunks(a, "queries of chunks", frame.get(Keys::q));
-  const auto placed = reads_neighbours() ? a.scratch<T>("attention output of chunks", query_rows(a), out_width()) : out;
+  const auto placed = gathers_chunks(a) ? a.scratch<T>("attention output of chunks", query_rows(a), out_width()) : out;
   const AttentionState<A> state = online_softmax_state<T>(a, placed, lse);
-  if (a.state) {
+  if (sees_cached(a)) {
+    attend_to_cached(a, q, state);
+  } else if (a.state && !reads_neighbours()) {
     attend_with_past(a, q, state);
   } else {
     const Tensor2<T> kv = of_all_ranks(*a.source, frame.get(Keys::kv));

@@ -48,6 +48,15 @@ class CrossAttention : public Branch<T> {
     static constexpr Key<Tensor3<T>> cache{"KV cache of the encoder output"};
     static constexpr Key<Tensor2<T>> before{"encoded neighbours before blocks", RecomputeCost::never};
   };
+  // Generation with layers R (retrieval_decoding.cpp). True if rows see cached neighbours or none, instead of those in the
+  // source of the pass.
+  bool sees_cached(const Pass& a) const { return a.state && reads_neighbours() && (!a.source || a.sequences.seq_length == 1); }
+  bool gathers_chunks(const Pass& a) const { return reads_neighbours() && !sees_cached(a); }
+  Tensor2<T> cached_neighbours(Pass&, Index sequence) const;
+  void keep_neighbours(Pass&, Tensor2<T> kv) const;
+  void attend_to_cached(Pass&, Tensor2<T> q, const AttentionState<A>&) const;
+  // Tokens of the first chunk of the text (o).
+  Index first_chunk(const Pass& a) const { return a.sequences.chunks.lengths.empty() ? rule_.first_chunk : a.sequences.chunks.lengths.front(); }
   bool reads_chunk() const { return rule_.seen == SourceRows::chunk; }
   bool reads_neighbours() const { return rule_.seen == SourceRows::neighbours; }
   Index query_rows(const Pass&) const;

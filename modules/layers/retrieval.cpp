@@ -96,14 +96,16 @@ void NeighbourEncoder<T>::backward_weights(Pass& text, Frame& frame, Tensor2<con
 
 template <class T>
 Retrieval<T>::Retrieval(const ModelConfig& c, const std::string& name, Parameters& parameters)
-    : attention_(c, name + ".cross_attn", parameters, retrieval_rule(c, SourceRows::neighbours, has_encoder_of_neighbours(c, name))) {
+    : chunk_(c.retrieval.chunk),
+      attention_(c, name + ".cross_attn", parameters, retrieval_rule(c, SourceRows::neighbours, has_encoder_of_neighbours(c, name))) {
   if (has_encoder_of_neighbours(c, name)) encoder_.emplace(c, name + ".encoder", parameters);
 }
 
 template <class T>
 void Retrieval<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
-  ensure(a.source, "a micro-batch has no neighbours for layers R");
-  if (encoder_) a.encoded.values = encoder_->forward(a, encoder_frame(frame), a.encoded.values.template as<T>(), h.gather());
+  ensure(a.source || a.state, "a micro-batch has no neighbours for layers R");
+  if (encoder_ && a.state) encode_in_generation(a, encoder_frame(frame), h.gather());
+  else if (encoder_) a.encoded.values = encoder_->forward(a, encoder_frame(frame), a.encoded.values.template as<T>(), h.gather());
   attention_.forward(a, attention_frame(frame), h, add, y);
 }
 

@@ -44,7 +44,12 @@ class Retrieval final : public Branch<T> {
  private:
   Frame& attention_frame(Frame& frame) const { return frame.nested(0, "attention to neighbours"); }
   Frame& encoder_frame(Frame& frame) const { return frame.nested(1, "encoder of neighbours"); }
+  // Generation (retrieval_decoding.cpp): encodes the neighbours of the chunks that end in this pass.
+  static constexpr Key<Tensor3<T>> present{"rows of the present chunk"};
+  Tensor2<T> ended_rows(Pass&, Tensor2<T> h);
+  void encode_in_generation(Pass&, Frame&, Tensor2<T> h);
 
+  Index chunk_;  // m
   CrossAttention<T> attention_;
   std::optional<NeighbourEncoder<T>> encoder_;
 };

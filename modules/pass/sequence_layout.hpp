@@ -21,6 +21,14 @@ enum class ContextMode { ring, heads, balanced };
 inline constexpr std::array<const char*, 3> context_mode_names{"ring", "heads", "balanced"};
 inline const char* name_of(ContextMode mode) { return context_mode_names[std::size_t(mode)]; }
 
+// Layers R in generation: the chunks of the text that end in a pass, and the neighbours that its tokens see. The pass is
+// the prompt of one sequence, or one token of each sequence.
+struct EndingChunks {
+  std::vector<Index> lengths = {}, sequences = {};  // tokens of each chunk that ends, and its sequence
+  std::vector<Index> begun = {};                    // (batch) tokens of the sequence's present chunk before this pass
+  std::vector<Index> neighbours = {};               // (batch, k) lengths of the neighbours that the last token sees; 0: missing
+};
+
 struct SequenceLayout {
   Index batch = 0, seq_length = 0;  // number of sequences, and of tokens of each on this rank
   Index first_sequence = 0;         // with a state store: sequence b uses its entry first_sequence + b
@@ -57,6 +65,7 @@ struct SequenceLayout {
   // position; empty: all encoder tokens are visible.
   Documents visible_encoder_range = {};
   std::vector<Index> source_lengths = {};  // with a state store: encoder input length of each sequence
+  EndingChunks chunks = {};                // with a state store and layers R
 };
 
 // Tokens of a sequence on each of `ranks` context-parallel ranks, with padding.

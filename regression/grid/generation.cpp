@@ -5,6 +5,7 @@
 #include "regression/support/cases.hpp"
 #include "regression/support/folder.hpp"
 #include "regression/support/grids.hpp"
+#include "regression/support/retrieval.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "regression/support/texts.hpp"
@@ -18,6 +19,7 @@ std::vector<std::vector<Token>> written(const ModelConfig& model, Grid& grid, co
   std::vector<std::vector<Token>> prompts;
   for (const Index seq_length : {5, 1, 9}) prompts.push_back(micro_batch(Index(prompts.size()), 1, seq_length, model.vocab_size).tokens);
   Generator generator(model, DType::f64, grid, {2, 9, made, factors});
+  if (reads_neighbours(model)) generator.retrieve_with({drawn_search(model, 1), ChunkAlignment::end, 0});
   Device device(false, 0);
   generator.stage().fill([&](ParameterList weights, const Arrived& arrived) {
     for (const auto& p : weights) {
@@ -70,6 +72,12 @@ TEST(generation, text_is_the_same_with_window_attention) {
     model.window.size = window;
     expect_one_text(model);
   }
+}
+
+TEST(generation, text_is_the_same_with_retrieved_neighbours) {
+  ModelConfig model = widened(named("T2"));
+  model.pattern = "P*R-MR-R", model.retrieval = {3, 2, "*X-*-"};
+  expect_one_text(model);
 }
 
 // With CUDA graphs, the traffic of replayed operations is counted as if each had been launched on its own.

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small models with layers R, and micro-batches with random neighbours, for tests.
+// Small models with layers R, micro-batches with random neighbours, and a search for neighbours, for tests.
 #pragma once
 
+#include <numeric>
 #include <random>
 
 #include "regression/support/cases.hpp"
+#include "src/engine/generate/retrieved_chunks.hpp"
 
 namespace gyr::testing {
 
@@ -41,6 +43,20 @@ inline MicroBatch retrieval_batch(const EngineConfig& c, std::uint64_t seed, boo
     if (m.labels[i] == ignored_label) m.labels[i] = 1;
   add_neighbours_to(m, c.model, random, full);
   return m;
+}
+
+// Finds drawn neighbours, a function of the tokens of the chunk. One in four is missing, and so are those after it.
+inline NeighbourSearch drawn_search(const ModelConfig& c, std::uint64_t seed) {
+  return [c = c.retrieval, vocab_size = std::uint64_t(c.vocab_size), seed](Index, std::span<const Token> chunk) {
+    std::mt19937_64 random(std::accumulate(chunk.begin(), chunk.end(), seed, [](std::uint64_t h, Token t) { return 31 * h + std::uint64_t(t) + 1; }));
+    FoundNeighbours found;
+    for (Index n = 0; n < c.neighbours && random() % 4 > 0; ++n) {
+      found.ids.push_back(std::int64_t(random() % 1000)), found.lengths.push_back(1 + Index(random() % std::uint64_t(c.neighbour_length())));
+      for (Index t = 0; t < found.lengths.back(); ++t) found.tokens.push_back(Token(random() % vocab_size));
+      found.tokens.resize(std::size_t((n + 1) * c.neighbour_length()), 0);
+    }
+    return found;
+  };
 }
 
 }  // namespace gyr::testing

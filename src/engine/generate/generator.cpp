@@ -25,12 +25,16 @@ void check(const ModelConfig& config, const Layout& layout, const GeneratorCapac
           "model.attention.causal = false: a model with bidirectional attention cannot generate text; use it for scoring and tagging");
   require(config.objective->classes().empty() && !config.objective->gives_values(), Exit::config,
           "train.objective = {}: the model has no output for tokens and cannot generate text; use it with eval", config.objective->name());
-  require(!reads_neighbours(config), Exit::config,
-          "model.pattern: layers R read retrieved neighbours, and generation does not retrieve; only training and its validation support them");
   require(layout.expert == 1 && !layout.sequence && Index(layout.stages.size()) == layout.size(Axis::pipeline), Exit::config,
           "the layout {} cannot generate text: generate on a layout of the same ranks without expert parallelism, sequence parallelism and virtual "
           "stages",
           layout.text());
+}
+
+// A dry run finds neighbours of full length for every chunk.
+RetrievalOptions dry_retrieval(const RetrievalConfig& c) {
+  const std::vector<Index> lengths(std::size_t(c.neighbours), c.neighbour_length());
+  return {[=](Index, std::span<const Token>) { return FoundNeighbours{{}, lengths, {}}; }};
 }
 
 }  // namespace
@@ -54,7 +58,8 @@ GeneratorBytes Generator::bytes_of(const ModelConfig& config, DType dtype, Grid&
 }
 
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits, ModelState* trained, Lengths lengths)
-    : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), limits_(limits), trained_(trained) {
+    : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), limits_(limits), retrieval_(dry_retrieval(config.retrieval)),
+      chunks_(config.retrieval, slots(), retrieval_), trained_(trained) {
   check(config, grid.layout(), limits);
   make_weights(0, true);
   device_ = std::make_unique<Device>(true, 0);
@@ -65,7 +70,7 @@ Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const G
 
 Generator::Generator(std::unique_ptr<Generator> rehearsal, const Arena* working)
     : config_(rehearsal->config_), encodes_(rehearsal->encodes_), dtype_(rehearsal->dtype_), grid_(rehearsal->grid_), limits_(rehearsal->limits_),
-      trained_(rehearsal->trained_), rehearsal_(std::move(rehearsal)) {
+      chunks_(config_.retrieval, slots(), retrieval_), trained_(rehearsal->trained_), rehearsal_(std::move(rehearsal)) {
   repeats_ = DeviceGraph::possible() && repeats(config_, dtype_, limits_) && graphs_support(layer_communicators(grid_));
   make_weights(rehearsal_->weights_->high_water(), false);
   const WorkingBytes bytes = rehearsal_->working_bytes();
@@ -88,9 +93,16 @@ void Generator::make_weights(Index bytes, bool dry_run) {
   stage_->allocate(*weights_, *none_, Gradients::none, std::max(capacity(), source_capacity()));
 }
 
-void Generator::make_state(Arena memory) {
-  state_ = std::make_unique<StateStore>(std::move(memory), limits_.sequences + (limits_.samples > 1), capacity(), source_capacity());
+Index Generator::source_capacity() const {
+  return encodes_ ? limits_.prompt : reads_neighbours(config_) ? config_.retrieval.neighbours * config_.retrieval.neighbour_length() : 0;
 }
+
+GivenText Generator::source_of(const EncoderInput& neighbours) const {
+  if (neighbours.tokens.empty()) return {};
+  return {{Index(neighbours.lengths.size()), config_.retrieval.neighbour_length(), 0, {}}, neighbours.tokens, neighbours.lengths};
+}
+
+void Generator::make_state(Arena memory) { state_ = std::make_unique<StateStore>(std::move(memory), slots(), capacity(), source_capacity()); }
 
 Generator::WorkingBytes Generator::working_bytes() const {
   const auto aligned = [](Index bytes) { return (bytes + 255) / 256 * 256; };
@@ -104,7 +116,10 @@ void Generator::rehearse_all(Lengths lengths) {
   rehearse_prompt(std::min(few_rows + 1, limits_.prompt));
   rehearse_prompt(limits_.prompt);
   const std::vector<Step> steps(limits_.sequences, Step{0, capacity() - 1, source_capacity(), {}});
-  for (Index n = 1; n <= limits_.sequences; ++n) uncounted([&] { decode(std::span(steps).first(n), {}); });
+  for (Index n = 1; n <= limits_.sequences; ++n) {
+    chunks_.complete_all();
+    uncounted([&] { decode(std::span(steps).first(n), {}); });
+  }
 }
 
 void Generator::uncounted(const std::function<void()>& run) {
@@ -140,10 +155,16 @@ void Generator::wait_for_weights() {
 
 Index Generator::bytes() const { return weights_->capacity() + device_->scratch.capacity() + stage_->slots_capacity() + state_->arena().capacity(); }
 
-std::vector<DrawnToken> Generator::read(Index slot, std::span<const Token> prompt, const Sampling& sampling, std::span<const DrawPlace> places) {
+std::vector<DrawnToken> Generator::read(Index slot, std::span<const Token> prompt, const Sampling& sampling, std::span<const DrawPlace> places,
+                                        Index request) {
   const Index length = Index(prompt.size());
   accept_length(length);
   state_->forget(*device_, slot);
+  if (reads_neighbours(config_)) {
+    SequenceLayout layout{1, length, slot, {0}};
+    const EncoderInput neighbours = chunks_.read(slot, request, prompt, layout.chunks);
+    return advance(layout, prompt, source_of(neighbours), sampling, places);
+  }
   if (!encodes_) return advance({1, length, slot, {0}}, prompt, {}, sampling, places);
   SequenceLayout begin{1, 1, slot, {0}};
   begin.source_lengths = {length};
@@ -158,11 +179,15 @@ std::vector<DrawnToken> Generator::decode(std::span<const Step> steps, const Sam
     SequenceLayout layout{std::min(most, all - first), 1, first, {}};
     std::vector<Token> tokens;
     std::vector<DrawPlace> places;
+    std::vector<bool> idle;
     for (const Step& step : steps.subspan(first, layout.batch)) {
+      idle.push_back(step.idle);
       layout.past.push_back(step.past), tokens.push_back(step.token), places.push_back(step.place);
       if (encodes_) layout.source_lengths.push_back(step.source);
     }
-    const auto block = advance(layout, tokens, {}, sampling, places);
+    EncoderInput neighbours;
+    if (reads_neighbours(config_)) neighbours = chunks_.read(first, tokens, idle, layout.chunks);
+    const auto block = advance(layout, tokens, source_of(neighbours), sampling, places);
     drawn.insert(drawn.end(), block.begin(), block.end());
   }
   return drawn;

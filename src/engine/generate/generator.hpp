@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "src/engine/generate/retrieved_chunks.hpp"
 #include "src/engine/generate/sampler.hpp"
 #include "src/engine/model/model_state.hpp"
 #include "src/engine/model/stage.hpp"
@@ -55,17 +56,22 @@ class Generator {
 
   // Prefill: reads a prompt into a slot, whose former state is cleared. Returns the first tokens of as many texts as
   // there are places, the same on every stage.
-  std::vector<DrawnToken> read(Index slot, std::span<const Token> prompt, const Sampling&, std::span<const DrawPlace> places);
+  // `request`: its id, for the search for neighbours.
+  std::vector<DrawnToken> read(Index slot, std::span<const Token> prompt, const Sampling&, std::span<const DrawPlace> places, Index request = 0);
   // Last token of a slot, number of tokens before it, length of its encoder input, and random number of the next token.
   struct Step {
     Token token = 0;
     Index past = 0, source = 1;
     DrawPlace place = {};
+    bool idle = false;  // the slot has no text, and the result is ignored
   };
   // Decodes the next token of slots 0 to n - 1, one per step. Returns one token per slot, the same on every stage.
   std::vector<DrawnToken> decode(std::span<const Step>, const Sampling&);
   // Copies the state of a slot to another one.
-  void copy(Index from, Index to) { state_->copy(*device_, from, to); }
+  void copy(Index from, Index to) { state_->copy(*device_, from, to), chunks_.copy(from, to); }
+  // Layers R: how the neighbours of texts are found from now on; without a call all are missing.
+  void retrieve_with(RetrievalOptions options) { retrieval_ = std::move(options); }
+  const std::vector<CitedChunk>& cited(Index slot) const { return chunks_.cited(slot); }
   // Slot that holds a prompt with several texts.
   Index prefix_slot() const { return limits_.sequences; }
 
@@ -88,7 +94,10 @@ class Generator {
   Generator(std::unique_ptr<Generator> rehearsal, const Arena* working);
   // Maximum tokens of a sequence.
   Index capacity() const { return (encodes_ ? 1 : limits_.prompt) + limits_.tokens; }
-  Index source_capacity() const { return encodes_ ? limits_.prompt : 0; }
+  // Maximum tokens of an encoder input, or of the neighbours of a chunk.
+  Index source_capacity() const;
+  // Slots of texts, and that of a prompt with several texts.
+  Index slots() const { return limits_.sequences + (limits_.samples > 1); }
   void make_weights(Index bytes, bool dry_run);
   struct WorkingBytes {
     Index scratch, slot, state;
@@ -98,6 +107,8 @@ class Generator {
   void make_state(Arena memory);
   void rehearse_all(Lengths);
   void rehearse_prompt(Index length);
+  // Neighbours of a pass as its encoder input.
+  GivenText source_of(const EncoderInput&) const;
   void uncounted(const std::function<void()>& run);  // runs passes of a dry run, which count traffic that is not sent
   // Measures the memory of prompts of this length, and allocates more if one needs more than all lengths before.
   void accept_length(Index length);
@@ -133,6 +144,8 @@ class Generator {
   DType dtype_;
   Grid& grid_;
   GeneratorCapacity limits_;
+  RetrievalOptions retrieval_;
+  RetrievedChunks chunks_;
   ModelState* trained_;  // engine that holds the weights; null: this generator holds them
   std::unique_ptr<Arena> weights_, none_;
   std::unique_ptr<Stage> stage_;

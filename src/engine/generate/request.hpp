@@ -40,6 +40,12 @@ struct Request {
   Index samples = 1;          // number of texts, at most GeneratorCapacity::samples
 };
 
+// Tokens [first, last) of a text, a chunk, and the chunks of the database that were found for it (layers R).
+struct CitedChunk {
+  Index first, last;
+  std::vector<std::int64_t> ids;
+};
+
 // Reason for the end of a text: not ended, a token of Sampling::ends, TextHooks::stops, or Sampling::tokens.
 enum class TextEnd { none, end, stop, length };
 
@@ -52,6 +58,8 @@ struct GeneratedText {
   std::vector<double> log_probs = {};
   std::vector<double> kept = {};  // probability of all tokens that top_k and top_p keep, at most 1
   TextEnd end = TextEnd::none;
+  // Chunks with neighbours, of the prompt and of the text. Only on the ranks of the data coordinate that served the text.
+  std::vector<CitedChunk> cited = {};
 };
 
 // A text as numbers, for messages between ranks: its length and end, then token, log-probability and kept probability of each

@@ -85,7 +85,9 @@ class GenerationService::Batch {
       streams_.emplace_back(sampling_, request.id, sample);
       places.push_back(streams_.back().at(0));
     }
-    first_ = generator_.read(request.samples > 1 ? generator_.prefix_slot() : s, request.prompt, sampling_, places);
+    const Index slot = request.samples > 1 ? generator_.prefix_slot() : s;
+    first_ = generator_.read(slot, request.prompt, sampling_, places, request.id);
+    for (Index sample = 0; sample < request.samples; ++sample) replies_[replies_.size() - 1 - std::size_t(sample)].cited = generator_.cited(slot);
     pace_.prompt_tokens += Index(request.prompt.size());
     return true;
   }
@@ -98,6 +100,7 @@ class GenerationService::Batch {
       Slot& slot = slots_[s];
       if (slot.text) slot.next.place = streams_[*slot.text].at(Index(replies_[*slot.text].tokens.size()));
       steps.push_back(slot.next);
+      steps.back().idle = !slot.text;
     }
     const std::vector<DrawnToken> drawn = generator_.decode(steps, sampling_);
     for (Index s = 0; s < n; ++s) {
@@ -105,6 +108,7 @@ class GenerationService::Batch {
       if (!slot.text) continue;
       pace_.new_tokens += 1;
       slot.next.past += 1, slot.next.token = drawn[s].token;
+      replies_[*slot.text].cited = generator_.cited(s);
       if (ends(*slot.text, drawn[s])) slot.text.reset();
     }
   }
