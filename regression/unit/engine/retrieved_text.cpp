@@ -82,7 +82,7 @@ TEST(retrieved_text, prompt_equals_its_tokens_one_by_one) {
   }
 }
 
-TEST(retrieved_text, prompt_of_full_chunks_equals_the_forward_of_training) {
+TEST(retrieved_text, prompt_of_full_chunks_equals_the_training_forward) {
   Dice dice(seed_of_run() + 1);
   for (int draw = 0; draw < 6; ++draw) {
     const ModelConfig model = dice.model();
