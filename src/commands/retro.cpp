@@ -148,9 +148,13 @@ void find_neighbours_of(Project& p, const RunConfig& run, Split split, retro::Re
     print_note(fmt::format("{} of {} corpora of the deck are not in the database", samples->foreign_corpora(), settings.corpora.size()));
   std::optional<StatusLine> shown;
   if (p.first()) shown.emplace(stdout, 30);
+  std::int64_t begun = -1;  // chunks that an earlier call has searched
   const retro::NeighbourCounts counts =
       retro::build_neighbours(folder, settings, *samples, retriever, p.database->size(), p.world, [&](std::int64_t done, std::int64_t total) {
-        if (shown->due()) shown->show(fmt::format("searched {} of {} chunks, {}", done, total, duration(shown->seconds())));
+        if (begun < 0) begun = done;
+        if (done == begun || !shown->due()) return;
+        const double rate = double(done - begun) / shown->seconds();
+        shown->show(fmt::format("searched {} of {} chunks  {:.0f} chunks/s  left {}", done, total, rate, duration(double(total - done) / rate)));
       });
   shown.reset();
   if (p.first()) print_neighbours(counts, folder, samples->size());

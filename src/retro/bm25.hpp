@@ -47,23 +47,4 @@ struct PostingBlock {
   std::vector<std::uint32_t> corpora, documents;  // [chunk]: origin
 };
 
-// The part of an index that one rank holds.
-class Shard {
- public:
-  explicit Shard(const TermStatistics& statistics) : statistics_(statistics) {}  // which must outlive the shard
-
-  void add(PostingBlock block);
-  // Appends the best `most` chunks of this shard with a score above 0. `terms`: distinct and ascending, so that a score is the same sum on
-  // every rank.
-  void search(std::span<const std::int32_t> terms, std::int64_t most, std::vector<Candidate>& found);
-
- private:
-  void search(const PostingBlock&, std::span<const std::int32_t> terms, std::vector<Candidate>& found);
-
-  const TermStatistics& statistics_;
-  std::vector<PostingBlock> blocks_;
-  std::vector<double> scores_;          // [chunk of a block]; 0 between two calls
-  std::vector<std::uint32_t> touched_;  // chunks of a block with a score
-};
-
 }  // namespace gyr::retro

@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t queries_at_once = 512;  // bounds the memory of candidates: 24 bytes each
+// Queries share the lists that they read. The number of their candidates, 24 bytes each, bounds the memory.
+std::int64_t queries_at_once(const QuerySettings& s) { return std::clamp<std::int64_t>((std::int64_t(1) << 20) / s.candidates, 1, 2048); }
 
 void check_rows(const NeighbourRows& rows, std::int64_t saved, std::int64_t size, const std::string& name) {
   const char* const remedy = "remove the file and run `gyrfalcon retro query` again";
@@ -87,8 +88,8 @@ NeighbourCounts build_neighbours(const fs::path& folder, const QuerySettings& s,
     });
     if (world.max(exists) > 0) continue;
     NeighbourRows rows;
-    for (std::int64_t first = blocks.first(b); first < blocks.last(b); first += queries_at_once) {
-      const NeighbourRows part = find_neighbours(samples, s, retriever, first, std::min(blocks.last(b), first + queries_at_once), owner, owns);
+    for (std::int64_t first = blocks.first(b); first < blocks.last(b); first += queries_at_once(s)) {
+      const NeighbourRows part = find_neighbours(samples, s, retriever, first, std::min(blocks.last(b), first + queries_at_once(s)), owner, owns);
       rows.ids.insert(rows.ids.end(), part.ids.begin(), part.ids.end());
       rows.scores.insert(rows.scores.end(), part.scores.begin(), part.scores.end());
       if (world.rank() == 0) progress(first, samples.chunks());

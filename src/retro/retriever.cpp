@@ -67,12 +67,7 @@ Retriever::Retriever(const std::filesystem::path& project, const Database& datab
 
 std::vector<std::vector<Candidate>> Retriever::search(const std::vector<std::vector<std::int32_t>>& queries, std::int64_t most, int owner) {
   std::string mine;
-  std::vector<Candidate> found;
-  for (const auto& terms : queries) {
-    found.clear();
-    shard_.search(terms, most, found);
-    append(mine, found);
-  }
+  for (const std::vector<Candidate>& found : shard_.search(queries, most)) append(mine, found);
   std::vector<std::vector<Candidate>> results(world_.rank() == owner ? queries.size() : 0);
   if (world_.size() == 1) merge(mine, results);
   else transfer(world_, owner, mine, [&](const std::string& bytes) { merge(bytes, results); });

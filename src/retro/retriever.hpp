@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/retro/index.hpp"
+#include "src/retro/shard.hpp"
 
 namespace gyr::retro {
 

@@ -2,12 +2,16 @@
 // BM25: the stated vector, and drawn databases whose search results equal a plain loop over all chunks.
 #include "src/retro/bm25.hpp"
 
+#include <bit>
 #include <cmath>
+#include <numeric>
+#include <set>
 
 #include "regression/support/retro.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/retro/cut.hpp"
+#include "src/retro/shard.hpp"
 
 namespace gyr::testing::bm25_suite {
 namespace {
@@ -91,6 +95,73 @@ TEST(bm25, search_equals_a_plain_loop_on_drawn_databases) {
     const auto most = std::size_t(1 + random() % 40);
     const auto found = retriever.search(queries, std::int64_t(most), 0);
     for (std::size_t q = 0; q < queries.size(); ++q) expect_best(found[q], chunks, plain_scores(chunks, queries[q], common), most);
+  }
+}
+
+// A block of `chunks` chunks with `terms` lists, in which term t is in about every (t + 1)-th chunk, and its statistics.
+struct DrawnBlock {
+  DrawnBlock(std::mt19937& random, std::int64_t first, std::size_t chunks, std::uint32_t terms, std::uint32_t longest,
+             std::uint32_t most_occurrences) {
+    block.first = first, block.offsets = {0};
+    for (std::size_t c = 0; c < chunks; ++c) {
+      block.lengths.push_back(1 + std::uint32_t(random() % longest));
+      block.corpora.push_back(std::uint32_t(random() % 3)), block.documents.push_back(std::uint32_t(random() % 1000));
+    }
+    for (std::uint32_t t = 0; t < terms; ++t) {
+      for (auto c = std::uint32_t(random() % (t + 1)); c < chunks; c += 1 + std::uint32_t(random() % (2 * t + 1)))
+        block.ids.push_back(c), block.frequencies.push_back(std::uint8_t(1 + random() % most_occurrences));
+      block.terms.push_back(3 * t), block.offsets.push_back(block.ids.size());
+    }
+  }
+  // Adds the block's chunks and lists to the statistics.
+  void count(retro::TermStatistics& all) const {
+    all.size += block.lengths.size(), all.total += std::accumulate(block.lengths.begin(), block.lengths.end(), std::uint64_t(0));
+    all.terms = block.terms, all.chunks.resize(block.terms.size());
+    for (std::size_t i = 0; i < block.terms.size(); ++i) all.chunks[i] += block.offsets[i + 1] - block.offsets[i];
+  }
+  // Adds the scores of all chunks by the formula, one posting after the other.
+  void score(const retro::TermStatistics& all, const std::vector<std::int32_t>& query, std::vector<Candidate>& found) const {
+    std::vector<double> scores(block.lengths.size());
+    for (const std::int32_t term : query)
+      for (std::size_t list = 0; list < block.terms.size(); ++list)
+        for (std::uint64_t i = block.offsets[list]; block.terms[list] == std::uint32_t(term) && i < block.offsets[list + 1]; ++i) {
+          const double f = block.frequencies[i], idf = all.idf(all.chunks_with(std::uint32_t(term)));
+          scores[block.ids[i]] += idf * (f * (1.2 + 1)) / (f + 1.2 * (1 - .75 + .75 * double(block.lengths[block.ids[i]]) / all.mean()));
+        }
+    for (std::size_t c = 0; c < scores.size(); ++c)
+      if (scores[c] > 0) found.push_back({scores[c], block.first + std::int64_t(c), block.corpora[c], block.documents[c]});
+  }
+  retro::PostingBlock block;
+};
+
+TEST(bm25, windows_of_a_shard_keep_the_bits_of_scores) {
+  std::mt19937 random(seed_of_run());
+  // Full windows; many distinct lengths; few distinct scores, so that ties decide.
+  for (const auto& [chunks, longest, occurrences] : {std::tuple(70'000u, 64u, 3u), std::tuple(3'000u, 1'200u, 255u), std::tuple(5'000u, 1u, 1u)}) {
+    const DrawnBlock one(random, 0, chunks, 40, longest, occurrences), two(random, 200'000, 2'000, 40, longest, occurrences);
+    retro::TermStatistics statistics;
+    one.count(statistics), two.count(statistics);
+    retro::Shard shard(statistics);
+    shard.add(one.block), shard.add(two.block);
+    std::vector<std::vector<std::int32_t>> queries{{}};
+    for (int q = 0; q < 6; ++q) {
+      std::set<std::int32_t> terms;
+      for (int t = 0; t < 12; ++t) terms.insert(std::int32_t(random() % 130));
+      queries.emplace_back(terms.begin(), terms.end());
+    }
+    const std::int64_t most = 1 + std::int64_t(random() % 300);
+    auto found = shard.search(queries, most);
+    for (std::size_t q = 0; q < queries.size(); ++q) {
+      std::vector<Candidate> expected;
+      one.score(statistics, queries[q], expected), two.score(statistics, queries[q], expected);
+      retro::keep_best(expected, most), retro::keep_best(found[q], most);
+      ASSERT_EQ(found[q].size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ(std::bit_cast<std::uint64_t>(found[q][i].score), std::bit_cast<std::uint64_t>(expected[i].score)) << "result " << i;
+        EXPECT_EQ(std::tuple(found[q][i].id, found[q][i].corpus, found[q][i].document),
+                  std::tuple(expected[i].id, expected[i].corpus, expected[i].document));
+      }
+    }
   }
 }
 
