@@ -148,6 +148,51 @@ TEST(retro, inspect_and_check_report_a_complete_project) {
   EXPECT_NE(checked.out.find("no difference in "), std::string::npos) << checked.out;
 }
 
+// A bidirectional model of the tokenizer of the project, drawn and trained for one step.
+const fs::path& encoder() {
+  static const fs::path model = [] {
+    const fs::path out = texts().folder / "encoder";
+    put_contents(texts().folder / "encoder.yaml",
+                 fmt::format("data: {{prefixes: [{}], split: \"90,10,0\", order: documents, documents: separate, tokenizer: {}}}\n"
+                             "train: {{seq_length: 32, steps: 1, global_batch_size: 2, objective: mlm, mlm: {{mask_token: 1}}}}\n"
+                             "model: {{pattern: '*-', vocab_size: 330, hidden_size: 16, mlp: {{intermediate_size: 16}}, attention: {{num_heads: 2, "
+                             "num_kv_heads: 2, head_dim: 8, causal: false}}}}\ncheckpoint: {{every: 1}}\noutput: {{folder: {}}}\n",
+                             texts().prefix.string(), texts().tokenizer.string(), out.string()));
+    Texts::must({"train", texts().folder / "encoder.yaml"});
+    return out;
+  }();
+  return model;
+}
+
+TEST(retro, index_of_vectors_is_equal_on_any_ranks) {
+  std::map<std::string, std::string> expected;
+  for (const int ranks : {1, 3}) {
+    const fs::path project = texts().folder / fmt::format("vectors{}", ranks);
+    auto steps = texts().steps(project);
+    for (const std::string& word : {std::string("--retriever"), "encoder:" + encoder().string()}) steps[1].push_back(word);
+    for (const Words& words : steps) {
+      const Result r = run(words, {.ranks = ranks});
+      ASSERT_EQ(r.code, 0) << output_of(r);
+    }
+    const auto files = files_of(project);
+    if (ranks == 1) expected = files;
+    EXPECT_EQ(files.size(), expected.size());
+    for (const auto& [name, bytes] : expected) EXPECT_TRUE(files.contains(name) && files.at(name) == bytes) << name;
+  }
+  const fs::path project = texts().folder / "vectors1";
+  const Result checked = run({"retro", "check", project, "--share", "0.1"}, {.ranks = 2});
+  EXPECT_EQ(checked.code, 0) << output_of(checked);
+  const Result shown = run({"retro", "inspect", project});
+  EXPECT_NE(shown.out.find("vectors of an encoder"), std::string::npos) << output_of(shown);
+  const Result found = run({"retro", "search", project, "--text", "the red heron counts silver umbrellas", "-k", "2"});
+  EXPECT_EQ(found.code, 0) << output_of(found);
+  EXPECT_EQ(lines_of(found.out).size(), 4u) << found.out;
+  expect_refused({"retro", "index", project}, Exit::config, "index/flat: the project has this index already");
+  expect_refused({"retro", "index", texts().one, "--retriever", "encoder:" + encoder().string()}, Exit::config,
+                 "index/bm25: the project has this index already");
+  expect_refused({"retro", "index", project, "--retriever", "faiss"}, Exit::usage, "give bm25, or encoder:MODEL");
+}
+
 TEST(retro, second_run_is_refused_by_the_lock) {
   const fs::path lock = texts().one / "lock";
   const int held = ::open(lock.c_str(), O_RDWR | O_CREAT, 0666);

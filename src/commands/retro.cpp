@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon retro build-db|index|query|search|inspect|check: a database of text chunks, its BM25 index, and the neighbours
+// gyrfalcon retro build-db|index|query|search|inspect|check: a database of text chunks, its index, and the neighbours
 // of the chunks that a training run reads. Under mpiexec the ranks share the work.
 #include <algorithm>
 #include <cstdio>
@@ -11,16 +11,17 @@
 #include "src/commands/command.hpp"
 #include "src/commands/deck_arguments.hpp"
 #include "src/commands/notes.hpp"
+#include "src/commands/retro_encoder.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/job/run_lock.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/parallel/grid.hpp"
 #include "src/report/transfer.hpp"
 #include "src/retro/check.hpp"
-#include "src/retro/cut.hpp"
 #include "src/retro/database_build.hpp"
 #include "src/retro/project_settings.hpp"
 #include "src/retro/summary.hpp"
+#include "src/retro/vectors/vector_search.hpp"
 #include "src/train/neighbours.hpp"
 
 namespace gyr {
@@ -28,10 +29,10 @@ namespace gyr {
 namespace {
 
 struct RetroArguments {
-  std::string project, database = "train", split = "949,50,1", tokenizer, text;
+  std::string project, database = "train", split = "949,50,1", tokenizer, text, retriever = "bm25";
   std::vector<std::string> prefixes;
   DeckArguments deck;
-  Index chunk = 64, block = 100'000, candidates = 200, saved = 20, most = 5, shown_chunk = -1;
+  Index chunk = 64, block = 100'000, candidates = 200, saved = 20, overlap = 0, most = 5, shown_chunk = -1;
   double common = 0.1, share = 0.01;
   std::uint64_t seed = 1;
 };
@@ -44,6 +45,7 @@ struct Project {
   retro::ProjectSettings settings = {};
   std::optional<retro::Corpora> corpora = {};
   std::optional<retro::Database> database = {};
+  std::unique_ptr<RetroEncoder> encoder = {};
 
   bool first() const { return world.rank() == 0; }
   const std::string& folder() const { return arguments.project; }
@@ -109,9 +111,20 @@ void build_database(Project& p) {
   std::printf("%s, %ld of them from an earlier call\n", counted(counts.blocks, "block file").c_str(), long(counts.kept));
 }
 
-void build_index(Project& p) {
-  p.open();
-  p.open_database();
+// Opens the index of the project. Collective.
+std::unique_ptr<retro::ChunkSearch> open_index(Project& p) {
+  if (!retro::has_vectors(p.folder())) return std::make_unique<retro::Retriever>(p.folder(), *p.database, p.world);
+  retro::VectorSettings stored;
+  collective_check(p.world, [&] { stored = retro::read_vector_settings(p.folder()); });
+  p.encoder = std::make_unique<RetroEncoder>(stored.encoder.string(), p.settings, p.runtime);
+  collective_check(p.world, [&] {
+    retro::require_same(stored.values(), p.encoder->settings(p.settings).values(), retro::vectors_folder(p.folder()) / "config.json",
+                        "restore the encoder, or remove the folder and run `gyrfalcon retro index` again");
+  });
+  return std::make_unique<retro::VectorSearch>(p.folder(), *p.database, stored, p.encoder->encode(), p.world);
+}
+
+void build_bm25(Project& p) {
   const retro::IndexCounts counts = retro::build_index(p.folder(), *p.database, p.arguments.common, p.world, [&](const retro::IndexCounts& planned) {
     std::printf("%s: lists of %s with %s, about %s; %s in more than %g of the chunks have no list\n", p.name().c_str(),
                 counted(planned.terms - planned.dropped, "token").c_str(), counted(planned.postings, "entry", "entries").c_str(),
@@ -119,6 +132,52 @@ void build_index(Project& p) {
     std::fflush(stdout);
   });
   if (p.first()) std::printf("%s, %ld of them from an earlier call\n", counted(counts.blocks, "block file").c_str(), long(counts.kept));
+}
+
+void build_vectors(Project& p, const std::string& model) {
+  p.encoder = std::make_unique<RetroEncoder>(model, p.settings, p.runtime);
+  const retro::VectorSettings settings = p.encoder->settings(p.settings);
+  collective_check(p.world, [&] {
+    if (retro::has_vectors(p.folder()))
+      retro::require_same(retro::read_vector_settings(p.folder()).values(), settings.values(), retro::vectors_folder(p.folder()) / "config.json",
+                          "give the same encoder, or remove the folder");
+  });
+  std::optional<StatusLine> shown;
+  collective_check(p.world, [&] {
+    if (!p.first()) return;
+    std::printf("%s: vectors of %s with %ld elements, %s\n", p.name().c_str(), counted(p.database->size(), "chunk").c_str(), long(settings.width),
+                metric_text(4.0 * double(p.database->size()) * double(settings.width), "B").c_str());
+    std::fflush(stdout);
+    retro::make_folder(retro::vectors_folder(p.folder()));
+    retro::write_vector_settings(p.folder(), settings);
+    shown.emplace(stdout, 30);
+  });
+  const retro::VectorCounts counts =
+      retro::build_vectors(p.folder(), *p.database, settings, p.encoder->encode(), p.world, [&](std::int64_t done, std::int64_t all) {
+        if (!shown->due()) return;
+        const double rate = double(done) / shown->seconds();
+        shown->show(fmt::format("encoded {} of {} chunks of rank 0  {:.0f} chunks/s  left {}", done, all, rate, duration(double(all - done) / rate)));
+      });
+  shown.reset();
+  if (p.first()) std::printf("%s, %ld of them from an earlier call\n", counted(counts.blocks, "block file").c_str(), long(counts.kept));
+}
+
+// Makes the index of the project. A project has one index, so that a training run knows by which its neighbours were found.
+void build_index(Project& p) {
+  const std::string& retriever = p.arguments.retriever;
+  const std::string encoder = retriever.starts_with("encoder:") ? retriever.substr(8) : "";
+  require(retriever == "bm25" || !encoder.empty(), Exit::usage, "--retriever {}: give bm25, or encoder:MODEL with a checkpoint or a folder",
+          retriever);
+  p.open();
+  p.open_database();
+  collective_check(p.world, [&] {
+    const std::filesystem::path other = encoder.empty() ? retro::vectors_folder(p.folder()) : retro::index_folder(p.folder());
+    std::error_code error;
+    require(!std::filesystem::exists(other, error), Exit::config, "{}: the project has this index already; remove the folder to make another index",
+            other.string());
+  });
+  if (encoder.empty()) build_bm25(p);
+  else build_vectors(p, encoder);
 }
 
 void print_neighbours(const retro::NeighbourCounts& counts, const std::filesystem::path& folder, std::int64_t samples) {
@@ -130,13 +189,13 @@ void print_neighbours(const retro::NeighbourCounts& counts, const std::filesyste
 }
 
 // Finds the neighbours of the training or validation samples of a run.
-void find_neighbours_of(Project& p, const RunConfig& run, Split split, retro::Retriever& retriever) {
+void find_neighbours_of(Project& p, const RunConfig& run, Split split, retro::ChunkSearch& index) {
   retro::QuerySettings settings;
   std::optional<retro::QuerySamples> samples;
   std::filesystem::path folder;
   collective_check(p.world, [&] {
-    settings = query_settings_of(run, p.settings, retriever.statistics().common, split);
-    settings.candidates = p.arguments.candidates, settings.saved = p.arguments.saved;
+    settings = query_settings_of(run, p.settings, index.mark(), split);
+    settings.candidates = p.arguments.candidates, settings.saved = p.arguments.saved, settings.overlap = p.arguments.overlap;
     folder = retro::neighbours_folder(p.folder(), settings);
     samples.emplace(settings, p.settings, folder / "config.json");
     std::error_code error;
@@ -150,7 +209,7 @@ void find_neighbours_of(Project& p, const RunConfig& run, Split split, retro::Re
   if (p.first()) shown.emplace(stdout, 30);
   std::int64_t begun = -1;  // chunks that an earlier call has searched
   const retro::NeighbourCounts counts =
-      retro::build_neighbours(folder, settings, *samples, retriever, p.database->size(), p.world, [&](std::int64_t done, std::int64_t total) {
+      retro::build_neighbours(folder, settings, *samples, index, p.database->size(), p.world, [&](std::int64_t done, std::int64_t total) {
         if (begun < 0) begun = done;
         if (done == begun || !shown->due()) return;
         const double rate = double(done - begun) / shown->seconds();
@@ -165,23 +224,22 @@ void find_neighbours(Project& p) {
   const RunConfig run = read_deck(p.arguments.deck, p.runtime, effective);
   p.open();
   p.open_database();
-  retro::Retriever retriever(p.folder(), *p.database, p.world);
-  find_neighbours_of(p, run, Split::train, retriever);
-  if (run.train.eval_every > 0) find_neighbours_of(p, run, Split::validation, retriever);
+  const std::unique_ptr<retro::ChunkSearch> index = open_index(p);
+  find_neighbours_of(p, run, Split::train, *index);
+  if (run.train.eval_every > 0) find_neighbours_of(p, run, Split::validation, *index);
 }
 
 void search(Project& p) {
   p.open();
   p.open_database();
-  retro::Retriever retriever(p.folder(), *p.database, p.world);
+  const std::unique_ptr<retro::ChunkSearch> index = open_index(p);
   std::optional<Tokenizer> tokenizer;
   collective_check(p.world, [&] {
     tokenizer = retro::tokenizer_of(p.settings, p.arguments.tokenizer);
     require(tokenizer.has_value(), Exit::missing, "{}: its tokenizer {} does not exist; name it with --tokenizer FILE", p.folder(),
             p.settings.tokenizer.file.empty() ? "is not known, or" : p.settings.tokenizer.file);
   });
-  const auto terms = retro::distinct_terms_of(p.settings, tokenizer->encode(p.arguments.text));
-  const auto found = retriever.search({terms}, p.arguments.most, 0);
+  const auto found = index->nearest({tokenizer->encode(p.arguments.text)}, p.arguments.most, 0);
   if (!p.first()) return;
   if (found[0].empty()) std::printf("no chunk has a token of the text in a list of the index\n");
   for (std::size_t i = 0; i < found[0].size(); ++i) {
@@ -209,7 +267,8 @@ void inspect(Project& p) {
 void check(Project& p) {
   p.open();
   p.open_database();
-  const retro::CheckCounts counts = retro::check_project(p.folder(), *p.database, p.arguments.share, p.arguments.seed, p.world);
+  const retro::CheckCounts counts =
+      retro::check_project(p.folder(), *p.database, p.arguments.share, p.arguments.seed, p.world, [&] { return open_index(p); });
   if (p.first())
     std::printf("%s: no difference in %s and %s\n", p.name().c_str(), counted(counts.documents, "document").c_str(),
                 counted(counts.queries, "query", "queries").c_str());
@@ -254,6 +313,10 @@ void add_query(Command& retro, const Arguments& a, Action& action) {
       ->between(1, double(retro::most_candidates))
       ->show_default();
   c->add_option("--saved", a->saved, "Neighbours to keep of the candidates; at most --candidates")->positive()->show_default();
+  c->add_option("--overlap", a->overlap,
+                "Leave out neighbours that have a run of this number of tokens in common with the chunk's own continuation; 0: keep them")
+      ->between(0, double(retro::most_chunk))
+      ->show_default();
   c->callback([a, &action] {
     require(a->saved <= a->candidates, Exit::usage, "--saved {} exceeds --candidates {}; give at most that number", a->saved, a->candidates);
     action = [a] { return on_project(*a, Access::write, find_neighbours); };
@@ -267,7 +330,11 @@ void add_retro(Command& app, Action& action) {
   Command* const c = app.add_command("retro", "Build and search a database of text chunks (RETRO)");
   c->require_command();
   add_build(*c, a, action);
-  Command* const index = add(*c, a, "index", "Make the BM25 index of the database", Access::write, build_index, action);
+  Command* const index = add(*c, a, "index", "Make the index of the database", Access::write, build_index, action);
+  index
+      ->add_option("--retriever", a->retriever,
+                   "bm25; or encoder:MODEL for vectors by a bidirectional model, a checkpoint or a Hugging Face folder, and exact search")
+      ->show_default();
   index->add_option("--common", a->common, "A token in more than this fraction of the chunks has no list, if there are over 1000 chunks")
       ->between(0, 1)
       ->show_default();

@@ -56,14 +56,13 @@ void compare(const Blocks& blocks, std::int64_t number, const QuerySettings& s, 
 }
 
 // Searches the chosen queries of one folder again. The blocks that exist are checked. Returns the number of queries.
-std::int64_t check_queries(const fs::path& folder, const Database& database, Retriever& retriever, double share, std::uint64_t seed,
+std::int64_t check_queries(const fs::path& folder, const Database& database, ChunkSearch& search, double share, std::uint64_t seed,
                            Communicator& world) {
   QuerySettings settings;
   std::optional<QuerySamples> samples;
   collective_check(world, [&] {
     settings = read_query_settings(folder);
-    require_same({{"project", settings.project}, {"index", settings.index}},
-                 {{"project", database.settings().hash()}, {"index", index_hash(database.settings(), retriever.statistics().common)}},
+    require_same({{"project", settings.project}, {"index", settings.index}}, {{"project", database.settings().hash()}, {"index", search.mark().hash}},
                  folder / "config.json", "the database or the index has changed since: remove the folder and run `gyrfalcon retro query` again");
     samples.emplace(settings, database.settings(), folder / "config.json");
   });
@@ -79,7 +78,7 @@ std::int64_t check_queries(const fs::path& folder, const Database& database, Ret
     if (world.sum(exists) < world.size()) continue;
     for (std::int64_t number = blocks.first(b); number < blocks.last(b); ++number) {
       if (!is_chosen(seed, number, share)) continue;
-      const NeighbourRows found = find_neighbours(*samples, settings, retriever, number, number + 1, 0, world.rank() == 0);
+      const NeighbourRows found = find_neighbours(*samples, settings, search, number, number + 1, 0, world.rank() == 0);
       collective_check(world, [&] {
         if (world.rank() == 0) compare(blocks, number, settings, stored, found);
       });
@@ -100,7 +99,8 @@ std::vector<fs::path> folders_of_queries(const fs::path& project) {
 
 }  // namespace
 
-CheckCounts check_project(const fs::path& project, const Database& database, double share, std::uint64_t seed, Communicator& world) {
+CheckCounts check_project(const fs::path& project, const Database& database, double share, std::uint64_t seed, Communicator& world,
+                          const std::function<std::unique_ptr<ChunkSearch>()>& open) {
   CheckCounts counts;
   collective_check(world, [&] {
     for (std::int64_t d = world.rank(); d < database.documents(); d += world.size())
@@ -109,9 +109,13 @@ CheckCounts check_project(const fs::path& project, const Database& database, dou
   counts.documents = std::int64_t(world.sum(double(counts.documents)));
   const std::vector<fs::path> folders = folders_of_queries(project);
   if (folders.empty()) return counts;
-  Retriever retriever(project, database, world);
-  for (const fs::path& folder : folders) counts.queries += check_queries(folder, database, retriever, share, seed, world);
+  const std::unique_ptr<ChunkSearch> search = open();
+  for (const fs::path& folder : folders) counts.queries += check_queries(folder, database, *search, share, seed, world);
   return counts;
+}
+
+CheckCounts check_project(const fs::path& project, const Database& database, double share, std::uint64_t seed, Communicator& world) {
+  return check_project(project, database, share, seed, world, [&] { return std::make_unique<Retriever>(project, database, world); });
 }
 
 }  // namespace gyr::retro

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/retro/neighbours.hpp"
+#include "src/retro/retriever.hpp"
 
 namespace gyr::retro {
 
@@ -11,7 +12,10 @@ struct CheckCounts {
 };
 
 // `share`: fraction of documents and of queries, each chosen independently by `seed`. Exit::data with file, dataset and row
-// of the first difference, and both values. Collective.
+// of the first difference, and both values. `open`: opens the index; called if the project has queries. Collective.
+CheckCounts check_project(const std::filesystem::path& project, const Database&, double share, std::uint64_t seed, Communicator& world,
+                          const std::function<std::unique_ptr<ChunkSearch>()>& open);
+// The same with a BM25 index.
 CheckCounts check_project(const std::filesystem::path& project, const Database&, double share, std::uint64_t seed, Communicator& world);
 
 }  // namespace gyr::retro

@@ -59,6 +59,17 @@ std::vector<std::int32_t> Database::tokens(const ChunkRow& row) const {
   return tokens;
 }
 
+std::vector<std::int32_t> Database::passage(std::int64_t id) const {
+  const std::vector<ChunkRow> rows = this->rows(id, std::min<std::int64_t>(2, size_ - id));
+  std::vector<std::int32_t> passage = tokens(rows[0]);
+  const bool full = std::int64_t(passage.size()) == settings_.chunk;
+  if (full && rows.size() > 1 && rows[1].corpus == rows[0].corpus && rows[1].document == rows[0].document && rows[1].first == rows[0].last) {
+    const std::vector<std::int32_t> next = tokens(rows[1]);
+    passage.insert(passage.end(), next.begin(), next.end());
+  }
+  return passage;
+}
+
 Database::DocumentChunks Database::document(std::int64_t d) const {
   const std::int64_t before = d > 0 ? d - 1 : 0;
   const auto values = file_.read<std::uint64_t>("doc_offsets", offset_columns, before, d - before + 1);

@@ -35,6 +35,8 @@ class Database {
   // Rows [first, first + count). Exit::data, with file, dataset and row, for a chunk beyond its document or corpus.
   std::vector<ChunkRow> rows(std::int64_t first, std::int64_t count) const;
   std::vector<std::int32_t> tokens(const ChunkRow&) const;
+  // Tokens of a neighbour: those of the chunk and, if it is full, of the next chunk of the same document.
+  std::vector<std::int32_t> passage(std::int64_t id) const;
   // Chunks [first, last) of document number `d` of all documents. Exit::data if the offsets fall.
   struct DocumentChunks {
     std::size_t corpus;

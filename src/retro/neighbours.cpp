@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 // Queries share the lists that they read. The number of their candidates, 24 bytes each, bounds the memory.
 std::int64_t queries_at_once(const QuerySettings& s) { return std::clamp<std::int64_t>((std::int64_t(1) << 20) / s.candidates, 1, 2048); }
 
-void check_rows(const NeighbourRows& rows, std::int64_t saved, std::int64_t size, const std::string& name) {
+void check_rows(const NeighbourRows& rows, const QuerySettings& s, std::int64_t size, const std::string& name) {
+  const std::int64_t saved = s.saved;
   const char* const remedy = "remove the file and run `gyrfalcon retro query` again";
   require(rows.scores.size() == rows.ids.size(), Exit::data, "{}:scores: has {} elements for {} neighbours; {}", name, rows.scores.size(),
           rows.ids.size(), remedy);
@@ -26,8 +27,10 @@ void check_rows(const NeighbourRows& rows, std::int64_t saved, std::int64_t size
             size - 1, remedy);
     require(id == -1 || std::int64_t(i) % saved == 0 || rows.ids[i - 1] != -1, Exit::data, "{}:neighbors: row {} has chunk {} after -1; {}", name,
             row, id, remedy);
-    require(std::isfinite(rows.scores[i]) && (id == -1 ? rows.scores[i] == 0 : rows.scores[i] > 0), Exit::data,
-            "{}:scores: row {} has {} for neighbour {}; {}", name, row, rows.scores[i], id, remedy);
+    const float score = rows.scores[i];
+    const bool fits = s.vectors ? score <= 0 : score > 0;
+    require(std::isfinite(score) && (id == -1 ? score == 0 : fits), Exit::data, "{}:scores: row {} has {} for neighbour {}; {}", name, row, score, id,
+            remedy);
   }
 }
 
@@ -47,33 +50,34 @@ NeighbourRows read_neighbours(const Blocks& blocks, std::int64_t b, const QueryS
   NeighbourRows rows{file.read<std::int64_t>("neighbors", s.saved), file.read<float>("scores", s.saved)};
   require(std::int64_t(rows.ids.size()) == blocks.rows(b) * s.saved, Exit::data, "{}:neighbors: has {} rows for {} queries; remove the file",
           file.name(), std::int64_t(rows.ids.size()) / s.saved, blocks.rows(b));
-  check_rows(rows, s.saved, size, file.name());
+  check_rows(rows, s, size, file.name());
   return rows;
 }
 
-NeighbourRows find_neighbours(const QuerySamples& samples, const QuerySettings& s, Retriever& retriever, std::int64_t first, std::int64_t last,
+NeighbourRows find_neighbours(const QuerySamples& samples, const QuerySettings& s, ChunkSearch& search, std::int64_t first, std::int64_t last,
                               int owner, bool owns) {
   const std::int64_t per_sample = s.chunks_per_sample();
-  std::vector<std::vector<std::int32_t>> queries;
+  std::vector<std::vector<std::int32_t>> queries, continuations;
   std::vector<std::vector<Place>> documents;
   for (std::int64_t number = first / per_sample; number * per_sample < last; ++number) {
     const QuerySamples::Sample sample = samples.sample(number);
     for (std::int64_t c = std::max<std::int64_t>(0, first - number * per_sample); c < std::min(per_sample, last - number * per_sample); ++c) {
       queries.push_back(sample.chunks[std::size_t(c)]);
-      if (owns) documents.push_back(sample.documents);
+      if (owns) documents.push_back(sample.documents), continuations.push_back(sample.continuations[std::size_t(c)]);
     }
   }
   NeighbourRows rows;
-  const auto found = retriever.search(queries, s.candidates, owner);
+  const auto found = search.nearest(queries, s.candidates, owner);
   for (std::size_t q = 0; q < found.size(); ++q) {
-    std::vector<Candidate> kept = filtered(found[q], documents[q], s.saved);
+    const auto is_copy = [&](std::int64_t id) { return share_a_run(continuations[q], search.database().passage(id), s.overlap); };
+    std::vector<Candidate> kept = s.overlap > 0 ? filtered(found[q], documents[q], s.saved, is_copy) : filtered(found[q], documents[q], s.saved);
     kept.resize(std::size_t(s.saved), {0, -1, 0, 0});
     for (const Candidate& c : kept) rows.ids.push_back(c.id), rows.scores.push_back(float(c.score));
   }
   return rows;
 }
 
-NeighbourCounts build_neighbours(const fs::path& folder, const QuerySettings& s, const QuerySamples& samples, Retriever& retriever, std::int64_t size,
+NeighbourCounts build_neighbours(const fs::path& folder, const QuerySettings& s, const QuerySamples& samples, ChunkSearch& search, std::int64_t size,
                                  Communicator& world, const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const Blocks blocks = neighbour_blocks(folder, s, samples.chunks());
   NeighbourCounts counts{samples.chunks(), 0, blocks.count(), 0};
@@ -89,7 +93,7 @@ NeighbourCounts build_neighbours(const fs::path& folder, const QuerySettings& s,
     if (world.max(exists) > 0) continue;
     NeighbourRows rows;
     for (std::int64_t first = blocks.first(b); first < blocks.last(b); first += queries_at_once(s)) {
-      const NeighbourRows part = find_neighbours(samples, s, retriever, first, std::min(blocks.last(b), first + queries_at_once(s)), owner, owns);
+      const NeighbourRows part = find_neighbours(samples, s, search, first, std::min(blocks.last(b), first + queries_at_once(s)), owner, owns);
       rows.ids.insert(rows.ids.end(), part.ids.begin(), part.ids.end());
       rows.scores.insert(rows.scores.end(), part.scores.begin(), part.scores.end());
       if (world.rank() == 0) progress(first, samples.chunks());

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Neighbours of the chunks of a training run: query/train-HASH/START-END.hdf5 holds `neighbors` (n, saved), ids of chunks
-// of the database with -1 after the last one, and `scores` (n, saved), 0 for missing neighbours.
+// of the database with -1 after the last one, and `scores` (n, saved), 0 for missing neighbours. A score of BM25 is above 0, one of vectors at most
+// 0.
 #pragma once
 
+#include "kernels/comm/communicator.hpp"
+#include "src/retro/chunk_search.hpp"
 #include "src/retro/queries.hpp"
-#include "src/retro/retriever.hpp"
 
 namespace gyr::retro {
 
@@ -25,11 +27,11 @@ struct NeighbourCounts {
 };
 
 // Neighbours of the queries [first, last), on rank `owner`; nothing on other ranks. Collective.
-NeighbourRows find_neighbours(const QuerySamples&, const QuerySettings&, Retriever&, std::int64_t first, std::int64_t last, int owner, bool owns);
+NeighbourRows find_neighbours(const QuerySamples&, const QuerySettings&, ChunkSearch&, std::int64_t first, std::int64_t last, int owner, bool owns);
 
 // Makes the blocks that do not exist. `progress`: called on rank 0 with the queries done so far and their number.
 // Collective. Exit::data for a damaged block, Exit::io.
-NeighbourCounts build_neighbours(const std::filesystem::path& folder, const QuerySettings&, const QuerySamples&, Retriever&, std::int64_t size,
+NeighbourCounts build_neighbours(const std::filesystem::path& folder, const QuerySettings&, const QuerySamples&, ChunkSearch&, std::int64_t size,
                                  Communicator& world, const std::function<void(std::int64_t, std::int64_t)>& progress);
 
 }  // namespace gyr::retro

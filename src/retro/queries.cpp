@@ -8,7 +8,6 @@
 #include "kernels/base/error.hpp"
 #include "src/base/json.hpp"
 #include "src/base/output_file.hpp"
-#include "src/retro/cut.hpp"
 #include "src/retro/settings_json.hpp"
 
 namespace gyr::retro {
@@ -36,6 +35,10 @@ QuerySettings query_settings_in(const Json& json) {
   s.seed = json.at("seed").get<std::uint64_t>();
   s.seq_length = count_in(json, "seq_length", 1, std::int64_t(1) << 30), s.samples = count_in(json, "samples", 0, most);
   s.candidates = count_in(json, "candidates", 1, most_candidates), s.saved = count_in(json, "saved", 1, s.candidates);
+  s.overlap = json.contains("overlap") ? count_in(json, "overlap", 1, most_chunk) : 0;
+  const std::string retriever = json.value("retriever", "bm25");
+  require(retriever == "bm25" || retriever == "flat", Exit::data, "'retriever' is neither bm25 nor flat");
+  s.vectors = retriever == "flat";
   return s;
 }
 
@@ -73,6 +76,8 @@ NamedValues QuerySettings::values() const {
                      {"saved", std::to_string(saved)},
                      {"number of corpora", std::to_string(corpora.size())}};
   if (validation) values.emplace_back("samples of", "validation");
+  if (overlap > 0) values.emplace_back("overlap", std::to_string(overlap));
+  if (vectors) values.emplace_back("retriever", "flat");
   for (std::size_t c = 0; c < corpora.size(); ++c) {
     for (auto& value : values_of(corpora[c], fmt::format("corpus {}:", c))) values.push_back(std::move(value));
     if (!weights.empty()) values.emplace_back(fmt::format("corpus {}: weight", c), fmt::format("{}", weights[c]));
@@ -100,6 +105,8 @@ void write_query_settings(const fs::path& folder, const QuerySettings& s) {
             {"corpora", json_of(s.corpora)}, {"weights", s.weights}, {"split", s.split},           {"order", s.order}, {"seed", s.seed},
             {"seq_length", s.seq_length},    {"samples", s.samples}, {"candidates", s.candidates}, {"saved", s.saved}};
   if (s.validation) json["samples_of"] = "validation";
+  if (s.overlap > 0) json["overlap"] = s.overlap;
+  if (s.vectors) json["retriever"] = "flat";
   OutputFile file(folder / "config.json");
   file.append(json_text(json, 2) + "\n");
   file.commit();
@@ -149,20 +156,32 @@ QuerySamples::Sample QuerySamples::sample(std::int64_t number) const {
     if (const std::int64_t c = in_project_[std::size_t(corpus)]; c >= 0) sample.documents.push_back({std::uint32_t(c), std::uint32_t(part.sequence)});
   }
   std::sort(sample.documents.begin(), sample.documents.end());
-  tokens.resize(std::size_t(settings_.seq_length));  // the last token is only predicted
-  for (std::int64_t first = 0; first < settings_.seq_length; first += settings_.chunk)
-    sample.chunks.push_back(distinct_terms_of(
-        project_, std::span(tokens).subspan(std::size_t(first), std::size_t(std::min(settings_.chunk, settings_.seq_length - first)))));
+  // All tokens but the last one are read; the last one is only predicted.
+  tokens.resize(std::max(tokens.size(), std::size_t(settings_.seq_length)));
+  const auto read = settings_.seq_length, all = std::int64_t(tokens.size());
+  const auto part = [&](std::int64_t first, std::int64_t last) { return std::vector(tokens.begin() + first, tokens.begin() + last); };
+  for (std::int64_t first = 0; first < read; first += settings_.chunk) {
+    const std::int64_t last = std::min(first + settings_.chunk, read);
+    sample.chunks.push_back(part(first, last)), sample.continuations.push_back(part(last, std::min(last + settings_.chunk, all)));
+  }
   return sample;
 }
 
-std::vector<Candidate> filtered(const std::vector<Candidate>& candidates, const std::vector<Place>& documents, std::int64_t saved) {
+std::vector<Candidate> filtered(const std::vector<Candidate>& candidates, const std::vector<Place>& documents, std::int64_t saved,
+                                const std::function<bool(std::int64_t id)>& is_copy) {
   std::vector<Candidate> kept;
   for (const Candidate& c : candidates) {
     if (std::int64_t(kept.size()) == saved) break;
-    if (!std::binary_search(documents.begin(), documents.end(), Place{c.corpus, c.document})) kept.push_back(c);
+    if (!std::binary_search(documents.begin(), documents.end(), Place{c.corpus, c.document}) && !(is_copy && is_copy(c.id))) kept.push_back(c);
   }
   return kept;
+}
+
+bool share_a_run(std::span<const std::int32_t> a, std::span<const std::int32_t> b, std::int64_t n) {
+  const auto length = std::ptrdiff_t(n);
+  for (auto run = a.begin(); a.end() - run >= length; ++run)
+    if (std::search(b.begin(), b.end(), run, run + length) != b.end()) return true;
+  return false;
 }
 
 }  // namespace gyr::retro

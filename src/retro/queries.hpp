@@ -4,6 +4,7 @@
 // has the number s l + c, l = ceil(L / m). L: sequence length.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "src/data/dataset.hpp"
@@ -26,6 +27,9 @@ struct QuerySettings {
   std::int64_t seq_length = 0;
   std::int64_t samples = 0;                   // samples that the run reads; 0 for the order shuffled
   std::int64_t candidates = 200, saved = 20;  // best chunks of the database per query; neighbours that are kept of them
+  // Neighbours that have a run of this number of tokens in common with the tokens after the chunk are left out; 0: none
+  std::int64_t overlap = 0;
+  bool vectors = false;  // true: the index has vectors of an encoder; false: BM25
 
   NamedValues values() const;
   std::string hash() const { return hash_of(values()); }
@@ -53,9 +57,10 @@ class QuerySamples {
 
   std::int64_t size() const { return size_; }  // number of samples
   std::int64_t chunks() const { return size_ * settings_.chunks_per_sample(); }
-  // Distinct terms of each chunk of a sample, and the documents of the database that the sample has tokens of, ascending.
+  // Tokens of each chunk of a sample, and the at most m tokens after each, which the model predicts with its neighbours; and the documents of
+  // the database that the sample has tokens of, ascending.
   struct Sample {
-    std::vector<std::vector<std::int32_t>> chunks;
+    std::vector<std::vector<std::int32_t>> chunks, continuations;
     std::vector<Place> documents;
   };
   Sample sample(std::int64_t number) const;
@@ -73,7 +78,11 @@ class QuerySamples {
   std::int64_t size_;
 };
 
-// Neighbours of one chunk: the first `saved` candidates that are of no document of the sample.
-std::vector<Candidate> filtered(const std::vector<Candidate>& candidates, const std::vector<Place>& documents, std::int64_t saved);
+// Neighbours of one chunk: the first `saved` candidates that are of no document of the sample, and that `is_copy` (if given) does not reject.
+std::vector<Candidate> filtered(const std::vector<Candidate>& candidates, const std::vector<Place>& documents, std::int64_t saved,
+                                const std::function<bool(std::int64_t id)>& is_copy = {});
+
+// True if the texts have a run of n equal tokens in common. n >= 1.
+bool share_a_run(std::span<const std::int32_t> a, std::span<const std::int32_t> b, std::int64_t n);
 
 }  // namespace gyr::retro

@@ -26,7 +26,7 @@ std::vector<fs::path> folders_of(const fs::path& project, bool validation) {
 
 // The settings of the run with the options of the search that found these neighbours.
 QuerySettings with_search_of(QuerySettings wanted, const QuerySettings& found) {
-  wanted.candidates = found.candidates, wanted.saved = found.saved;
+  wanted.candidates = found.candidates, wanted.saved = found.saved, wanted.overlap = found.overlap;
   return wanted;
 }
 
@@ -45,7 +45,7 @@ QuerySettings matching(const fs::path& project, const QuerySettings& wanted) {
     const QuerySettings found = read_query_settings(folder);
     const std::size_t count = differences(found.values(), with_search_of(wanted, found).values());
     require(!best || count > 0 || least > 0, Exit::config,
-            "{}: has the neighbours of these {} samples twice, by different --candidates or --saved; remove one of the folders {} and {}",
+            "{}: has the neighbours of these {} samples twice, by different --candidates, --saved or --overlap; remove one of the folders {} and {}",
             project.string(), split, folder.filename().string(), best ? neighbours_folder(project, *best).filename().string() : "");
     if (!best || count < least) best = found, least = count;
   }
@@ -86,13 +86,7 @@ std::vector<std::int64_t> SampleNeighbours::ids(std::int64_t chunk) {
 }
 
 std::vector<std::int32_t> SampleNeighbours::tokens(std::int64_t id) const {
-  const std::vector<ChunkRow> rows = database_.rows(id, std::min<std::int64_t>(2, database_.size() - id));
-  std::vector<std::int32_t> tokens = database_.tokens(rows[0]);
-  const bool full = std::int64_t(tokens.size()) == settings_.chunk;
-  if (full && rows.size() > 1 && rows[1].corpus == rows[0].corpus && rows[1].document == rows[0].document && rows[1].first == rows[0].last) {
-    const std::vector<std::int32_t> next = database_.tokens(rows[1]);
-    tokens.insert(tokens.end(), next.begin(), next.end());
-  }
+  std::vector<std::int32_t> tokens = database_.passage(id);
   for (const std::int32_t token : tokens)
     require(token >= 0 && token < options_.vocab_size, Exit::data,
             "{}: chunk {} has the token {}, but model.vocab_size is {}; use a project with token files of the model's tokenizer",

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Neighbours of the samples of a training run, read from the files of `gyrfalcon retro query`. The tokens of a neighbour are
-// those of its chunk and, if that chunk is full, of the next chunk of the same document.
+// Neighbours of the samples of a training run, read from the files of `gyrfalcon retro query`.
 #pragma once
 
 #include <mutex>
@@ -16,7 +15,7 @@ class SampleNeighbours {
     std::uint64_t shuffle = 0;    // seed by which every chunk gets the neighbours of another one; 0: its own
     std::int64_t vocab_size = 0;  // larger token ids are an error
   };
-  // `wanted`: settings of the run; those of the search (--candidates and --saved) are taken from the files. Exit::missing if
+  // `wanted`: settings of the run; those of the search (--candidates, --saved, --overlap) are taken from the files. Exit::missing if
   // there are no neighbours, or not all of them. Exit::config naming the setting if those that exist were found for
   // another run. Exit::data for a damaged file.
   SampleNeighbours(const std::filesystem::path& project, const ProjectSettings&, const QuerySettings& wanted, std::int64_t samples, const Options&);

@@ -6,6 +6,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/printable.hpp"
 #include "src/base/table.hpp"
+#include "src/retro/index.hpp"
 
 namespace gyr::retro {
 
@@ -15,6 +16,7 @@ namespace fs = std::filesystem;
 
 std::string index_text(const fs::path& project, const Database& database) {
   std::error_code error;
+  if (fs::exists(index_folder(project).parent_path() / "flat", error)) return "vectors of an encoder, in index/flat";
   if (!fs::exists(index_folder(project) / "statistics.hdf5", error)) return "none: gyrfalcon retro index";
   const TermStatistics statistics = read_statistics(project, database.settings());
   const Blocks blocks = index_blocks(project, database.settings(), database.size());

@@ -4,14 +4,13 @@
 #include <memory>
 
 #include "src/engine/model/source_padding.hpp"
-#include "src/retro/index.hpp"
-#include "src/retro/retriever.hpp"
 #include "src/retro/sample_neighbours.hpp"
+#include "src/retro/vectors/vector_search.hpp"
 #include "src/train/feed.hpp"
 
 namespace gyr {
 
-retro::QuerySettings query_settings_of(const RunConfig& run, const retro::ProjectSettings& project, double common, Split split) {
+retro::QuerySettings query_settings_of(const RunConfig& run, const retro::ProjectSettings& project, const retro::IndexMark& index, Split split) {
   require(!run.data.prefixes.empty(), Exit::config, "data.prefixes is empty: name the token files of the training run");
   require(run.data.order != "documents", Exit::config,
           "data.order = documents: neighbours belong to windows of joined documents; set data.order to shuffled or megatron");
@@ -25,7 +24,7 @@ retro::QuerySettings query_settings_of(const RunConfig& run, const retro::Projec
   require(!run.policy && run.model.objective->writes_next_token(), Exit::config,
           "train.objective: neighbours serve a model that predicts the next token; use a deck of such a model");
   retro::QuerySettings s;
-  s.project = project.hash(), s.index = retro::index_hash(project, common);
+  s.project = project.hash(), s.index = index.hash, s.vectors = index.vectors;
   s.chunk = project.chunk, s.block = project.block;
   for (const std::string& prefix : run.data.prefixes) s.corpora.push_back(retro::corpus_mark(TokenFile(prefix)));
   s.weights = run.data.weights, s.split = run.data.split, s.order = run.data.order, s.seed = run.data.seed;
@@ -45,7 +44,7 @@ void add_neighbours(const RunConfig& run, Split split, Dataset& dataset) {
   require(project.chunk == run.model.retrieval.chunk, Exit::config,
           "model.retrieval.chunk = {}, but the chunks of {} have {} tokens; set the key to {}, or name another project", run.model.retrieval.chunk,
           folder.string(), project.chunk, project.chunk);
-  const retro::QuerySettings settings = query_settings_of(run, project, retro::read_statistics(folder, project).common, split);
+  const retro::QuerySettings settings = query_settings_of(run, project, retro::index_mark_of(folder, project), split);
   std::vector<std::int64_t> before;  // windows of the corpora before each
   std::int64_t samples = 0;
   for (std::int64_t c = 0; c < dataset.corpora(); ++c) before.push_back(samples), samples += dataset.per_epoch(c);

@@ -4,15 +4,15 @@
 
 #include "src/config/run_config.hpp"
 #include "src/data/dataset.hpp"
+#include "src/retro/chunk_search.hpp"
 #include "src/retro/queries.hpp"
 
 namespace gyr {
 
 struct EncoderInput;
 
-// Settings of the queries of the training or validation samples of a run. `common`: that of the project's index.
-// Exit::config if neighbours do not fit the run.
-retro::QuerySettings query_settings_of(const RunConfig&, const retro::ProjectSettings&, double common, Split);
+// Settings of the queries of the training or validation samples of a run by an index of the project. Exit::config if neighbours do not fit the run.
+retro::QuerySettings query_settings_of(const RunConfig&, const retro::ProjectSettings&, const retro::IndexMark&, Split);
 
 // Gives each sample of the dataset the neighbours of its chunks (Sample::neighbours), if the model has layers R. Exit::config
 // if the deck names no project, or one that was made for another run. Exit::missing naming the command that makes what is

@@ -134,7 +134,7 @@ struct DrawnBlock {
   retro::PostingBlock block;
 };
 
-TEST(bm25, windows_of_a_shard_keep_the_bits_of_scores) {
+TEST(bm25, windows_keep_the_bits_of_scores) {
   std::mt19937 random(seed_of_run());
   // Full windows; many distinct lengths; few distinct scores, so that ties decide.
   for (const auto& [chunks, longest, occurrences] : {std::tuple(70'000u, 64u, 3u), std::tuple(3'000u, 1'200u, 255u), std::tuple(5'000u, 1u, 1u)}) {

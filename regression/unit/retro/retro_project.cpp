@@ -152,6 +152,50 @@ TEST(retro_project, neighbours_are_the_first_candidates_that_remain) {
   }
 }
 
+TEST(retro_project, shared_runs_are_found_in_drawn_texts) {
+  std::mt19937 random(seed_of_run());
+  int shared = 0;
+  for (int draw = 0; draw < 300; ++draw) {
+    std::vector<std::int32_t> a(random() % 12), b(random() % 12);
+    for (auto* text : {&a, &b})
+      for (std::int32_t& token : *text) token = std::int32_t(random() % 3);
+    const std::size_t n = 1 + random() % 5;
+    bool expected = false;
+    for (std::size_t i = 0; i + n <= a.size(); ++i)
+      for (std::size_t j = 0; j + n <= b.size(); ++j) {
+        std::size_t equal = 0;
+        while (equal < n && a[i + equal] == b[j + equal]) ++equal;
+        expected |= equal == n;
+      }
+    EXPECT_EQ(retro::share_a_run(a, b, std::int64_t(n)), expected) << "n " << n;
+    shared += expected;
+  }
+  EXPECT_TRUE(shared > 50 && shared < 250) << shared;
+}
+
+// Document 2 repeats what follows the first chunk of document 0, document 3 only the chunk itself.
+TEST(retro_project, overlap_leaves_out_copies_of_the_continuation) {
+  const Folder folder;
+  const TokenLists lists{{5, 6, 7, 8, 9, 10, 11, 12}, {40, 41, 42, 43, 44, 45, 46, 47}, {5, 6, 7, 20, 9, 10, 11, 21}, {5, 6, 7, 8, 30, 31, 32, 33}};
+  write_token_files(folder / "a", lists, TokenType::u16);
+  retro::ProjectSettings settings = plain_settings({folder / "a"}, 4, 10);
+  settings.split = "1";
+  const RetroProject project(folder / "p", settings);
+  const auto first_neighbours = [&](std::int64_t overlap) {
+    retro::QuerySettings s = project.queries(8, "shuffled", 0);
+    s.saved = 4, s.overlap = overlap;
+    const fs::path to = project.find(s);
+    EXPECT_EQ(retro::read_query_settings(to).overlap, overlap);
+    const retro::QuerySamples samples(s, project.settings, to / "config.json");
+    const auto rows = retro::read_neighbours(retro::neighbour_blocks(to, s, samples.chunks()), 0, s, project.database->size());
+    return std::vector(rows.ids.begin(), rows.ids.begin() + 4);
+  };
+  EXPECT_EQ(first_neighbours(0), (std::vector<std::int64_t>{6, 4, -1, -1}));
+  EXPECT_EQ(first_neighbours(3), (std::vector<std::int64_t>{6, -1, -1, -1})) << "chunk 4 and its continuation have 9, 10, 11";
+  EXPECT_EQ(first_neighbours(4), (std::vector<std::int64_t>{6, 4, -1, -1}));
+  EXPECT_GT(retro::check_project(project.path, *project.database, 1, 1, one_rank()).queries, 0);
+}
+
 TEST(retro_project, chunks_without_candidates_have_no_neighbours) {
   const Folder folder;
   write_token_files(folder / "a", {{5, 6, 7, 8, 9, 10, 11, 12, 13}}, TokenType::u16);

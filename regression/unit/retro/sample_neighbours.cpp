@@ -8,6 +8,7 @@
 #include "regression/support/testing.hpp"
 #include "src/engine/model/chunk.hpp"
 #include "src/retro/sample_neighbours.hpp"
+#include "src/retro/vectors/vector_search.hpp"
 #include "src/train/neighbours.hpp"
 
 namespace gyr::testing::sample_neighbours_suite {
@@ -37,8 +38,7 @@ struct Drawn {
     return Dataset(o);
   }
   retro::QuerySettings settings(Split split) const {
-    const double common = retro::read_statistics(project->path, project->settings).common;
-    retro::QuerySettings s = query_settings_of(run, project->settings, common, split);
+    retro::QuerySettings s = query_settings_of(run, project->settings, retro::index_mark_of(project->path, project->settings), split);
     s.candidates = 30, s.saved = 4;
     return s;
   }

@@ -395,6 +395,7 @@ void Chunk::run(Pass& a, Slot& slot, Index part) {
   place.each([&](const BundleTensor& kind, const AnyTensor2& to) {
     if (const AnyTensor2 from = out.find(kind); from.data != to.data) convert(a.dev, from, to);
   });
+  if (pass.hook) pass.show(Observed::activation, stream_name(layer), place.x());
   frame_of(slot, layer).clear();
   take_back(layer, place, slot.stream);
   slot.stream = received(slot, layer + 1, slot.stream);
