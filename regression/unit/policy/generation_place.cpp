@@ -2,6 +2,7 @@
 // Ranks and layout of generation in policy training: that of training by default, or one of its own.
 #include <random>
 
+#include "regression/support/folder.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/deck/deck.hpp"
