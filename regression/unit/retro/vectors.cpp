@@ -196,7 +196,7 @@ TEST(vectors, random_damage_is_refused_or_harmless) {
   Mutation mutation(seed_of_run());
   const VectorProject p;
   p.build();
-  for (const fs::path file : {p.blocks().file(0), retro::vectors_folder(p.project->path) / "config.json"}) {
+  for (const fs::path& file : {p.blocks().file(0), retro::vectors_folder(p.project->path) / "config.json"}) {
     const std::string bytes = contents(file);
     int refused = 0;
     for (int draw = 0; draw < 150; ++draw) {
