@@ -13,6 +13,9 @@ namespace gyr {
 
 namespace {
 
+// True for a pass of generation with layers R, whose neighbours are those of the chunks that end in it.
+bool generates(const SequenceLayout& text) { return !text.chunks.begun.empty(); }
+
 // Copies values from the host into a tensor on the device; nothing in a dry run.
 template <class V>
 void upload(Device& dev, std::span<const V> from, Tensor1<V> to) {
@@ -228,7 +231,6 @@ void Chunk::upload_neighbour_ranges(Device& dev, Slot& slot, std::span<const Ind
   SequenceLayout& text = slot.text.sequences;
   if (text.seq_length == 1 && !text.chunks.lengths.empty()) return;  // generation, in which a token sees cached neighbours
   const RetrievalConfig& c = config_.retrieval;
-  const bool generates = !text.chunks.begun.empty();
   const Index rows =
       generates ? slot.source.sequences.batch * c.chunk : c.neighbours * (text.rows() + chunks_before_blocks(text, c.chunk) * (c.chunk - 1));
   const auto begins = slot.frame.put(Keys::visible_begins, rows), ends = slot.frame.put(Keys::visible_ends, rows);
@@ -237,7 +239,7 @@ void Chunk::upload_neighbour_ranges(Device& dev, Slot& slot, std::span<const Ind
   const auto see = [&](Index length, Index queries) {
     for (Index i = 0; i < queries; ++i) slot.visible_begins.push_back(std::int32_t(i)), slot.visible_ends.push_back(std::int32_t(length - 1 - i));
   };
-  if (generates)
+  if (generates(text))
     for (const Index length : lengths) see(length, c.chunk);
   else
     for (const QueriedNeighbour& n : queried_neighbours(text, c)) see(lengths[std::size_t(n.index)], n.rows);
@@ -257,8 +259,9 @@ void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std
 void Chunk::upload_source(Device& dev, Slot& slot, const EncoderInput& given) const {
   const SequenceLayout source = slot.source.sequences;
   const std::vector<NamedField> fields = front_fields(config_, source.full_length());
-  const EncoderInput input = reads_neighbours(config_) ? neighbours_here(slot.text.sequences, config_.retrieval, given)
-                                                       : padded(given, source.batch, source.full_length(), fields);
+  const EncoderInput input = reads_neighbours(config_) && !generates(slot.text.sequences)
+                                 ? neighbours_here(slot.text.sequences, config_.retrieval, given)
+                                 : padded(given, source.batch, source.full_length(), fields);
   const Arriving encoded{slot.source, source_keys, true,
                          input.lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, input.lengths)};
   upload_inputs(dev, slot, encoded, local_rows<Token>(source, input.tokens, 0));
