@@ -232,7 +232,7 @@ void Chunk::upload_neighbour_ranges(Device& dev, Slot& slot, std::span<const Ind
   if (text.seq_length == 1 && !text.chunks.lengths.empty()) return;  // generation, in which a token sees cached neighbours
   const RetrievalConfig& c = config_.retrieval;
   const Index rows =
-      generates ? slot.source.sequences.batch * c.chunk : c.neighbours * (text.rows() + chunks_before_blocks(text, c.chunk) * (c.chunk - 1));
+      generates(text) ? slot.source.sequences.batch * c.chunk : c.neighbours * (text.rows() + chunks_before_blocks(text, c.chunk) * (c.chunk - 1));
   const auto begins = slot.frame.put(Keys::visible_begins, rows), ends = slot.frame.put(Keys::visible_ends, rows);
   if (lengths.empty()) return;
   slot.visible_begins.clear(), slot.visible_ends.clear();
@@ -259,9 +259,10 @@ void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std
 void Chunk::upload_source(Device& dev, Slot& slot, const EncoderInput& given) const {
   const SequenceLayout source = slot.source.sequences;
   const std::vector<NamedField> fields = front_fields(config_, source.full_length());
-  const EncoderInput input = reads_neighbours(config_) && !generates(slot.text.sequences)
-                                 ? neighbours_here(slot.text.sequences, config_.retrieval, given)
-                                 : padded(given, source.batch, source.full_length(), fields);
+  const SequenceLayout& text = slot.text.sequences;
+  const EncoderInput input = !reads_neighbours(config_) ? padded(given, source.batch, source.full_length(), fields)
+                             : generates(text)          ? given
+                                                        : neighbours_here(text, config_.retrieval, given);
   const Arriving encoded{slot.source, source_keys, true,
                          input.lengths.empty() ? documents_of(source, {}, true) : documents_of_source(source, input.lengths)};
   upload_inputs(dev, slot, encoded, local_rows<Token>(source, input.tokens, 0));
