@@ -13,6 +13,7 @@
 #include "src/commands/command.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/prompt_file.hpp"
+#include "src/commands/retrieval_option.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/template_option.hpp"
 #include "src/commands/weights_option.hpp"
@@ -33,6 +34,7 @@ struct GenerateArguments {
   std::vector<std::string> prompts, stop;
   Index batch_size = 8, limit = 0;
   TemplateOption chat;
+  RetrievalOption retrieval;
   Sampling sampling;
   bool greedy = false, plain = false, model_template = false;
   int pipeline = 1, data = 1;
@@ -45,23 +47,29 @@ struct Questions {
   bool continued = false;  // the responses continue the text of the prompts
 };
 
-// `source_end`: token at the end of an encoder's input; none for a model without an encoder.
-// `now`: the time that a chat template may ask for.
-Questions read_questions(const GenerateArguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end, std::time_t now) {
+// `source_end`: token at the end of an encoder's input; none for a model without an encoder. `most`: tokens of a prompt with a
+// passage before it. `now`: the time that a chat template may ask for.
+Questions read_questions(GenerateArguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end, Index most, std::time_t now) {
   Questions q;
   const auto chat = a.chat.given()     ? std::optional(a.chat.read(tokenizer, now))
                     : a.model_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer, now))
                                        : std::nullopt;
   require(!(chat && a.plain), Exit::usage,
           "--plain cannot be combined with --template or --chat, which recognise special tokens in the template only");
-  for (const std::string& text : a.prompts) {
-    std::vector<Token>& prompt = q.requests.emplace_back(Request{Index(q.requests.size()), {}}).prompt;
+  const auto encoded = [&](const std::string& text) {
+    std::vector<Token> prompt;
     if (!chat) prompt = tokenizer.encode(text, a.plain ? Tokenizer::Specials::as_text : Tokenizer::Specials::complete);
     TextPosition position = TextPosition::begin;
     if (chat)
       for (const Utterance& utterance : chat->question(text, "assistant")) encode(utterance, tokenizer, prompt, position);
     if (source_end && !a.plain && (prompt.empty() || prompt.back() != *source_end)) prompt.push_back(*source_end);
     if (prompt.empty() && tokenizer.eod()) prompt.push_back(*tokenizer.eod());
+    return prompt;
+  };
+  for (const std::string& text : a.prompts) {
+    const Index id = Index(q.requests.size());
+    const std::vector<Token> prompt = encoded(a.retrieval.in_context(id, text, tokenizer, encoded, most));
+    q.requests.push_back({id, prompt});
     require(!prompt.empty(), Exit::usage, "{} '{}' encodes to no token, and the tokenizer has no end-of-text token to start with; write some text",
             a.batch.empty() ? "--prompt" : fmt::format("{}: prompt {}", a.batch, q.requests.size()), text);
   }
@@ -145,9 +153,15 @@ class Responses {
     // A text may contain zero bytes, at which a C string would end.
     // A response that does not continue the text of its prompt begins on a line of its own.
     if (a_.batch.empty()) text = (printed_ ? "\n" : "") + prompt + (questions_.continued || prompt.ends_with('\n') ? "" : "\n") + text;
-    else text = json_text({{"prompt", prompt}, {"text", text}, {"tokens", reply.tokens.size()}, {"end", ends[int(reply.end)]}});
+    else text = json_line(reply, prompt, text, ends[int(reply.end)]);
     text += "\n";
+    if (a_.batch.empty() && a_.retrieval.cites()) text += a_.retrieval.citations(reply);
     std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+  std::string json_line(const GeneratedText& reply, const std::string& prompt, const std::string& text, const char* end) const {
+    Json line{{"prompt", prompt}, {"text", text}, {"tokens", reply.tokens.size()}, {"end", end}};
+    if (a_.retrieval.cites()) line["cited"] = a_.retrieval.citations_json(reply);
+    return json_text(line);
   }
   const GenerateArguments& a_;
   const Questions& questions_;
@@ -198,13 +212,19 @@ void announce(const GenerateArguments& a, const RunConfig& run, const Questions&
                  counted(longest_prompt, "token").c_str(), fmt::format("{}", trained).c_str());
 }
 
-void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
+void generate(GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
   const std::string file = a.tokenizer.empty() ? run.data.tokenizer : a.tokenizer;
   require(!file.empty(), Exit::usage, "the checkpoint's deck names no tokenizer: give --tokenizer FILE");
   const Tokenizer tokenizer = Tokenizer::load(file);
   require(tokenizer.size() <= run.model.vocab_size, Exit::data,
           "{}: {} tokens, and the model's vocabulary has {}: is it the tokenizer of another model?", file, tokenizer.size(), run.model.vocab_size);
-  const Questions questions = read_questions(a, tokenizer, run.model.objective->end_token(), runtime.shared_time());
+  const struct Closing {
+    RetrievalOption& option;
+    ~Closing() { option.close(); }
+  } closing{a.retrieval};
+  a.retrieval.open(run, a.data);
+  const Questions questions =
+      read_questions(a, tokenizer, run.model.objective->end_token(), run.train.seq_length - a.sampling.tokens, runtime.shared_time());
   Index asked = 0;
   for (const Request& request : questions.requests) asked = std::max(asked, Index(request.prompt.size()));
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: the maximum is {} after a prompt of {} tokens", a.sampling.tokens,
@@ -213,6 +233,7 @@ void generate(const GenerateArguments& a, const RunConfig& run, Runtime& runtime
   Grid grid = grid_of(a, run, asked, runtime);
   Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid,
                       {std::min(Index(questions.requests.size()), a.batch_size), asked, a.sampling.tokens, factors_of(a.weights)});
+  generator.retrieve_with(a.retrieval.options());
   Stage& stage = generator.stage();
   stage.fill([&](ParameterList weights, const Arrived& arrived) { load_weights(a.checkpoint, grid, stage.config(), weights, arrived); });
 
@@ -285,6 +306,7 @@ void add_generate(Command& app, Action& action) {
       ->show_default();
   c->add_option("--seed", a->sampling.seed, "Seed of the random sampling")->show_default();
   c->add_option("--stop", a->stop, "End a response where this text appears; may be given several times")->repeated();
+  a->retrieval.add(*c);
   c->add_option("--pipeline", a->pipeline, "Pipeline stages; the ranks of a stage are tensor-parallel")->positive()->show_default();
   c->add_option("--data", a->data, "Model replicas (data parallel), each with its own prompts; a response does not depend on their number")
       ->positive()

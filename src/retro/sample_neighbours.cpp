@@ -5,6 +5,7 @@
 
 #include "kernels/base/philox.hpp"
 #include "src/data/samples.hpp"
+#include "src/retro/passage_search.hpp"
 
 namespace gyr::retro {
 
@@ -85,15 +86,6 @@ std::vector<std::int64_t> SampleNeighbours::ids(std::int64_t chunk) {
   return ids;
 }
 
-std::vector<std::int32_t> SampleNeighbours::tokens(std::int64_t id) const {
-  std::vector<std::int32_t> tokens = database_.passage(id);
-  for (const std::int32_t token : tokens)
-    require(token >= 0 && token < options_.vocab_size, Exit::data,
-            "{}: chunk {} has the token {}, but model.vocab_size is {}; use a project with token files of the model's tokenizer",
-            merged_path(".").filename().string(), id, token, options_.vocab_size);
-  return tokens;
-}
-
 void SampleNeighbours::add_to(std::int64_t number, gyr::Sample& sample) {
   const std::lock_guard lock(mutex_);
   const std::int64_t chunks = settings_.chunks_per_sample(), all = blocks_.count() > 0 ? blocks_.last(blocks_.count() - 1) : 0;
@@ -102,7 +94,7 @@ void SampleNeighbours::add_to(std::int64_t number, gyr::Sample& sample) {
   for (std::int64_t c = 0; c < chunks; ++c) {
     const std::int64_t chunk = number * chunks + c;
     for (const std::int64_t id : ids(options_.shuffle == 0 ? chunk : permuted(chunk, all, mixed(options_.shuffle)))) {
-      const std::vector<std::int32_t> found = id < 0 ? std::vector<std::int32_t>() : tokens(id);
+      const std::vector<std::int32_t> found = id < 0 ? std::vector<std::int32_t>() : neighbour_tokens(database_, id, options_.vocab_size);
       sample.neighbour_lengths.push_back(std::int32_t(found.size()));
       sample.neighbours.insert(sample.neighbours.end(), found.begin(), found.end());
       sample.neighbours.resize(sample.neighbour_lengths.size() * length, 0);

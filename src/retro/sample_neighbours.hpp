@@ -25,7 +25,6 @@ class SampleNeighbours {
 
  private:
   std::vector<std::int64_t> ids(std::int64_t chunk);
-  std::vector<std::int32_t> tokens(std::int64_t id) const;
 
   ProjectSettings project_;
   Corpora corpora_;

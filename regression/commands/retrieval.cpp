@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// gyrfalcon eval and generate with layers R: the control with shuffled neighbours, equal texts on any ranks, cited
+// documents, a passage in the prompt, and messages for what is missing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+
+#include "regression/support/folder.hpp"
+#include "regression/support/process.hpp"
+#include "src/base/json.hpp"
+
+namespace gyr::testing::retrieval_suite {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* model = R"(
+model:
+  pattern: "P*R-"
+  vocab_size: 300
+  hidden_size: 16
+  attention: {num_heads: 2, num_kv_heads: 2, head_dim: 8}
+  mamba: {num_heads: 2, head_dim: 8, state_size: 4, chunk_size: 8}
+  mlp: {intermediate_size: 16}
+  retrieval: {chunk: 8, neighbors: 2, encoder: "*X-"}
+train: {steps: 12, global_batch_size: 4, micro_batch_size: 4, seq_length: 32, precision: fp64, eval_every: 12, eval_batches: 1, log_every: 12}
+optimizer: {lr: 1e-2, warmup_steps: 0}
+checkpoint: {every: 0}
+)";
+
+void must(const Words& words) {
+  const Result r = run(words);
+  ensure(r.code == 0, "gyrfalcon {} {}: {}", words[0], words[1], output_of(r));
+}
+
+// Documents of drawn words, a project of them, and a model with layers R that was trained on them.
+struct Trained {
+  Folder folder;
+  fs::path prefix = folder / "text", deck = folder / "deck.yaml", project = folder / "project", out = folder / "run";
+
+  Trained() {
+    std::mt19937 random(5);
+    std::string text;
+    for (int document = 0; document < 60; ++document) {
+      for (int word = 0; word < 30; ++word) text += fmt::format("w{} ", std::min(random() % 60, random() % 60));
+      text.back() = '\n';
+      text += "\n";
+    }
+    put_contents(folder / "text.txt", text);
+    must({"tokenizer", "train", folder / "tokenizer.json", folder / "text.txt", "--vocab-size", "300"});
+    must({"data", "build", folder / "text.txt", prefix, "--tokenizer", folder / "tokenizer.json", "--documents", "separator"});
+    put_contents(deck, fmt::format("{}data: {{prefixes: [{}], split: \"80,20,0\", tokenizer: {}}}\nretro: {{project: {}}}\noutput: {{folder: {}}}\n",
+                                   model, prefix.string(), (folder / "tokenizer.json").string(), project.string(), out.string()));
+    must({"retro", "build-db", project, deck, "--chunk", "8"});
+    must({"retro", "index", project});
+    must({"retro", "query", project, deck});
+    must({"train", deck});
+  }
+};
+
+const Trained& trained() {
+  static const Trained all;
+  return all;
+}
+
+Result must_run(Words words, const Words& more, int ranks = 0) {
+  words.insert(words.end(), more.begin(), more.end());
+  const Result r = run(words, {.ranks = ranks});
+  EXPECT_EQ(r.code, 0) << output_of(r);
+  return r;
+}
+
+double loss_of(const Words& more, int ranks = 0) {
+  const Result r = must_run({"eval", trained().out}, more, ranks);
+  double loss = 0;
+  const auto at = r.out.find("loss ");
+  EXPECT_TRUE(at != std::string::npos && std::sscanf(r.out.c_str() + at, "loss %lf", &loss) == 1) << output_of(r);
+  return loss;
+}
+
+std::string text_of(const Words& more, int ranks = 0) {
+  return must_run({"generate", trained().out, "--greedy", "--tokens", "20", "--prompt", "w1 w2 w3 w4 w5 w0", "--prompt", "w7 w7"}, more, ranks).out;
+}
+
+void expect_refused(const Words& words, Exit code, const std::string& part) {
+  const Result r = run(words);
+  EXPECT_EQ(r.code, int(code)) << output_of(r);
+  EXPECT_NE(r.err.find(part), std::string::npos) << output_of(r);
+}
+
+}  // namespace
+
+TEST(retrieval, eval_reads_neighbours_or_shuffled_ones) {
+  const double loss = loss_of({});
+  EXPECT_GT(loss, 1);
+  EXPECT_EQ(loss_of({}, 2), loss);
+  EXPECT_EQ(loss_of({"--tensor", "2"}, 2), loss);
+  EXPECT_EQ(loss_of({"--shuffle-neighbors", "0", "--retrieval", trained().project}), loss);
+  EXPECT_NE(loss_of({"--shuffle-neighbors", "1"}), loss);
+  EXPECT_NE(loss_of({"--split", "train"}), loss);
+}
+
+TEST(retrieval, eval_names_what_is_missing) {
+  const fs::path copy = trained().folder / "without_queries";
+  fs::copy(trained().project, copy, fs::copy_options::recursive);
+  fs::remove_all(copy / "query");
+  expect_refused({"eval", trained().out, "--retrieval", copy}, Exit::missing, "without_queries/query: has no neighbours of the validation samples");
+  expect_refused({"eval", trained().out, "--length", "16"}, Exit::config, "train.seq_length = 32, but this command has 16");
+  expect_refused({"eval", trained().out, "--split", "test"}, Exit::usage, "give --data PREFIX");
+  expect_refused({"eval", trained().out, "--text", trained().folder / "text.txt"}, Exit::usage, "give --data or --split");
+}
+
+TEST(retrieval, text_is_the_same_on_any_ranks) {
+  const std::string text = text_of({});
+  EXPECT_EQ(text_of({}, 2), text);
+  EXPECT_EQ(text_of({"--pipeline", "2"}, 2), text);
+  EXPECT_EQ(text_of({"--data", "2"}, 2), text);
+  EXPECT_EQ(text_of({"--together", "1"}), text);
+}
+
+TEST(retrieval, cited_documents_exclude_the_passage_in_the_prompt) {
+  const auto cited = [](const Words& more) {
+    const Result r = must_run({"generate", trained().out, "--greedy", "--tokens", "9", "--batch", trained().folder / "prompts.txt", "--cite"}, more);
+    std::vector<long> chunks;
+    const Json line = Json::parse(r.out);
+    for (const Json& chunk : line.at("cited"))
+      for (const Json& passage : chunk.at("passages")) chunks.push_back(passage.at("chunk").get<long>());
+    return chunks;
+  };
+  put_contents(trained().folder / "prompts.txt", "w3 w1 w4 w15\n");
+  const Result found = must_run({"retro", "search", trained().project, "--text", "w3 w1 w4 w15", "-k", "1"}, {});
+  long best = -1;
+  ASSERT_EQ(std::sscanf(found.out.c_str(), "1. chunk %ld", &best), 1) << output_of(found);
+  const std::vector<long> without = cited({}), with = cited({"--in-context", "1"});
+  EXPECT_GT(without.size(), 0u);
+  EXPECT_GT(with.size(), without.size());  // those of the passage are cited too
+  EXPECT_EQ(std::count(with.begin(), with.end(), best), 0);
+  EXPECT_NE(text_of({"--cite"}).find("document "), std::string::npos);
+}
+
+TEST(retrieval, generation_refuses_what_does_not_fit) {
+  const auto refused = [&](const Words& more, Exit code, const std::string& part) {
+    Words words{"generate", trained().out, "--prompt", "w1"};
+    words.insert(words.end(), more.begin(), more.end());
+    expect_refused(words, code, part);
+  };
+  refused({"--retrieval", "off", "--cite"}, Exit::usage, "--retrieval off finds no passages");
+  refused({"--data", "2", "--cite"}, Exit::usage, "leave out --data");
+  refused({"--retrieval", trained().folder / "nothing"}, Exit::missing, "gyrfalcon retro build-db");
+  const fs::path other = trained().folder / "other";
+  must({"retro", "build-db", other, "--data", trained().prefix, "--chunk", "16"});
+  refused({"--retrieval", other}, Exit::config, "model.retrieval.chunk = 8, but the chunks of");
+}
+
+}  // namespace gyr::testing::retrieval_suite
