@@ -195,6 +195,19 @@ std::string of_step(const Draw& d, Grid& grid) {
   return d.fp8 == Fp8Recipe::none ? difference(one, many) : difference_beyond_ties(one, many);
 }
 
+// Error of a step of the draw on this rank, or empty. Every rank of the world takes part.
+std::string wrong_step(World& world, const Draw& d) {
+  std::string complaint;
+  Grid* const grid = world.grid(d);
+  try {
+    if (grid) complaint = of_step(d, *grid);
+  } catch (const std::exception& e) {
+    complaint = e.what();
+    fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, d.text());  // other ranks may wait for this rank forever
+  }
+  return complaint;
+}
+
 // Error of a draw on this rank, or empty. Every rank of the world takes part.
 std::string wrong(World& world, const Draw& d) {
   std::string complaint;
@@ -211,14 +224,7 @@ std::string wrong(World& world, const Draw& d) {
   if (complaint.empty() && refused == can_shard(d.full_model(), d.tensor, d.attention_ranks))
     complaint = refused ? "refused though it can be sharded" : "not refused though it cannot be sharded";
   if (world.any(!complaint.empty()) || refused) return complaint;
-  Grid* const grid = world.grid(d);
-  try {
-    if (grid) complaint = of_step(d, *grid);
-  } catch (const std::exception& e) {
-    complaint = e.what();
-    fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, d.text());  // other ranks may wait for this rank forever
-  }
-  return complaint;
+  return wrong_step(world, d);
 }
 
 // Smallest draw that still fails, and its error on this rank.
@@ -405,19 +411,6 @@ TEST(draws, tensor_parallel_ranks_round_the_same_fp8_blocks) {
       if (!expect_right(world, d, "FP8 with full blocks", "the same test")) return;
     }
   EXPECT_EQ(draws_with_ties, 0);
-}
-
-// Error of a step of the draw on this rank, or empty. Every rank of the world takes part.
-std::string wrong_step(World& world, const Draw& d) {
-  std::string complaint;
-  Grid* const grid = world.grid(d);
-  try {
-    if (grid) complaint = of_step(d, *grid);
-  } catch (const std::exception& e) {
-    complaint = e.what();
-    fmt::print(stderr, "rank {}: {}\n  {}\n", world.rank, complaint, d.text());  // other ranks may wait for this rank forever
-  }
-  return complaint;
 }
 
 // Layers R between all other layers, with context-parallel ranks that read the neighbours of each other's chunks.
