@@ -161,7 +161,7 @@ check_cores() {
   local cores need
   cores=$(cores_here) need=$(($1 * $2))
   [ "$(scheduler)" != none ] || [ "$bind" = none ] || [ -n "${LAUNCHER:-}" ] || [ "$need" -le "$cores" ] ||
-    refuse 64 "$1 x $2 threads (ranks x $(threads_variable)) need $need cores, but there are $cores; lower RANKS or $(threads_variable), or set BIND=none"
+    refuse 64 "$1 x $2 threads (RANKS x THREADS) need $need cores, but there are $cores; lower RANKS or THREADS, or set BIND=none"
 }
 
 # Cause of the exit codes 9 (Hydra) and 137 (srun, Open MPI): a rank received SIGKILL.

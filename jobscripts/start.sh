@@ -107,7 +107,9 @@ check_backend() {
 # check_deck [DECK]: exit code 64 without a deck, 66 if it is no file. Relative paths start in the folder of the submission.
 check_deck() {
   case ${1:-} in
-    '') refuse 64 "no deck is given; name one, as in sbatch SCRIPT DECK or qsub -v DECK=FILE SCRIPT" ;;
+    '') [ -z "${PBS_SCRIPT:-}" ] ||
+      refuse 64 "no deck is given; $(basename "$PBS_SCRIPT") reads its name from the variable DECK, as in qsub -v DECK=FILE SCRIPT or DECK=FILE bash SCRIPT"
+      refuse 64 "no deck is given; name one, as in sbatch SCRIPT DECK or qsub -v DECK=FILE SCRIPT" ;;
     *=* | -*) [ -f "$1" ] || refuse 64 "the first word must be a deck, not $1; write SCRIPT DECK key=value ..." ;;
   esac
   [ ! -d "$1" ] || refuse 66 "$1 is a folder, not a deck"
@@ -115,8 +117,8 @@ check_deck() {
 }
 
 # check_grid RANKS DECK [key=value ...]: exit code of `gyrfalcon plan` if it refuses the deck on RANKS ranks, 66 for missing
-# and 65 for other token files that train would refuse, unless `waits` is set because the job waits for another one, which may write them. It
-# launches nothing and reads no weights. If the program cannot run here, as on a login node without its MPI, the job is not
+# and 65 for other token files that train would refuse, unless `waits` is set because the job waits for another one, which may write them,
+# 74 for a file that cannot be read. It launches nothing and reads no weights. If the program cannot run here, as on a login node without its MPI, the job is not
 # checked.
 check_grid() {
   local code=0 said data
@@ -125,6 +127,8 @@ check_grid() {
   case $code in
     0) [ -z "$data" ] || [ -n "${waits:-}" ] || refuse "$(case $data in *'does not exist'*) echo 66 ;; *) echo 65 ;; esac)" "the job would stop at its start: $data" ;;
     64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $(sed -n '/^RUN /d; /^gyrfalcon: /,$p' <<< "$said")" ;;
-    *) printf '%s: the deck is not checked on %s ranks, because gyrfalcon plan returned %s here\n' "$(basename "$0")" "$1" "$code" >&2 ;;
+    74) refuse 74 "gyrfalcon plan cannot read the deck or a file that it names: $(sed -n '/^RUN /d; /^gyrfalcon: /,$p' <<< "$said")" ;;
+    *) said=$(sed '/^RUN /d' <<< "$said" | tail -n 1)
+      printf '%s: the deck is not checked on %s ranks, because gyrfalcon plan returned %s here%s\n' "$(basename "$0")" "$1" "$code" "${said:+: $said}" >&2 ;;
   esac
 }

@@ -7,8 +7,9 @@
 # file with NCCL, UCX and libfabric. It submits nothing and needs neither a scheduler nor a program for GPUs.
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
 # VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong or no token files (except for a job that
-# waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 78 a deck
-# that cannot run on the ranks of the job. After 78, the last line names the settings that give the number of ranks.
+# waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 74 a file that
+# cannot be read, 78 a deck that cannot run on the ranks of the job. After 78, the last line names the settings that give the
+# number of ranks, if the reason depends on it.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source=jobscripts/start.sh
@@ -89,9 +90,15 @@ ranks() {
   fi
 }
 
-# origin DECK: the settings from which `ranks` takes the number, and how to change them.
+# depends_on_ranks MESSAGE: false for a message about the name or the value of a key, which any number of ranks gives.
+depends_on_ranks() {
+  case $1 in *'unknown key'* | *'; allowed: '*) return 1 ;; *rank*) ;; *) return 1 ;; esac
+}
+
+# origin DECK: the settings from which `ranks` takes the number, and how to change them. The proposal differs from the
+# number of the job.
 origin() {
-  local long number name given='' lines other
+  local long number name given='' lines other nodes=1
   name=$(basename "$script")
   if [ -n "${RANKS:-}" ]; then
     echo "the number of ranks comes from the variable RANKS=$RANKS; change or unset it"
@@ -102,10 +109,13 @@ origin() {
       number=$(value "${long%:*}" "${long#*:}")
       [ -z "$number" ] || given="$given --${long%:*}=$number"
     done
-    [ "$bind" != gpu ] || other=--nodes=1
+    [ "$count" != 4 ] || other=--ntasks=2
+    [ "$bind" != gpu ] || other=--nodes=$(($(value nodes N) == 1 ? 2 : 1))
   else
     lines=PBS given=" -l select=$(pbs_select)" other='-l select=1:ncpus=4:mpiprocs=4'
-    [ "$bind" != gpu ] || other="-l select=1:$(pbs_select | cut -d: -f2-)"
+    [ "$count" != 4 ] || other='-l select=1:ncpus=2:mpiprocs=2'
+    case $(pbs_select) in 1:*) nodes=2 ;; esac
+    [ "$bind" != gpu ] || other="-l select=$nodes:$(pbs_select | cut -d: -f2-)"
   fi
   echo "the number of ranks comes from$given (#$lines lines of $name, unless an option replaces them); for another number, give an" \
     "option before the script, as in \`submit.sh $other $name $(printf %q "$1")\`"
@@ -124,11 +134,11 @@ case " ${options[*]}" in *' --dependency'* | *' -d'* | *depend=*) waits=yes ;; e
 if [ -z "$gyrfalcon" ]; then
   echo "submit.sh: the deck is not checked, because there is no program" >&2
 elif [ -n "$count" ]; then
-  (check_grid "$count" "$@") || {
-    code=$?
-    [ "$code" != 78 ] || printf 'submit.sh: %s\n' "$(origin "$1")" >&2
-    exit "$code"
-  }
+  code=0
+  said=$(check_grid "$count" "$@" 2>&1) || code=$?
+  [ -z "$said" ] || printf '%s\n' "$said" >&2
+  [ "$code" != 78 ] || ! depends_on_ranks "${said#*ranks of this job: }" || printf 'submit.sh: %s\n' "$(origin "$1")" >&2
+  [ "$code" = 0 ] || exit "$code"
 else
   echo "submit.sh: the deck is not checked, because the options do not state the number of ranks; RANKS=N would" >&2
 fi

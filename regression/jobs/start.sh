@@ -48,7 +48,11 @@ for script in "$scripts"/slurm-*.sh "$scripts"/pbs-*.sh; do
   job 0 "$script" -- my.yaml train.steps=3
   for word in train my.yaml train.steps=3 --resume "at $data"; do has program "$word"; done
   job 64 "$script" --
-  said 'no deck is given'; not_launched
+  case $script in
+    *pbs*) said 'no deck is given; .* reads its name from the variable DECK, as in qsub -v DECK=FILE SCRIPT or DECK=FILE bash SCRIPT' ;;
+    *) said 'no deck is given; name one, as in sbatch' ;;
+  esac
+  not_launched
   job 66 "$script" -- nosuch.yaml
   said "there is no deck nosuch.yaml in $data"; not_launched
   job 69 "$script" GYRFALCON=/no/program -- my.yaml
@@ -219,9 +223,19 @@ planned 24 -l select=3:ncpus=96:mpiprocs=8 pbs-gpu.sh my.yaml
 with=(RANKS=5)
 planned 5 slurm-gpu.sh my.yaml
 with=()
-printf '#!/bin/sh\necho "gyrfalcon: train.global_batch_size: 8 sequences do not split" >&2\necho "RUN FAILED 78"\nexit 78\n' > "$folder/bin/refuses"
+printf '#!/bin/sh\necho "gyrfalcon: train.global_batch_size: 8 sequences do not split on these ranks" >&2\necho "RUN FAILED 78"\nexit 78\n' > "$folder/bin/refuses"
 printf '#!/bin/sh\nexit 69\n' > "$folder/bin/unable"
-chmod +x "$folder/bin"/{refuses,unable}
+printf '#!/bin/sh\necho "gyrfalcon: command line train.stps=4: unknown key train.stps, rank" >&2\necho "RUN FAILED 78"\nexit 78\n' > "$folder/bin/misspelt"
+printf '#!/bin/sh\necho "gyrfalcon: my.yaml: cannot be opened: Permission denied" >&2\necho "RUN FAILED 74"\nexit 74\n' > "$folder/bin/unreadable"
+chmod +x "$folder/bin"/{refuses,unable,misspelt,unreadable}
+with=(GYRFALCON="$folder/bin/misspelt")
+submit 78 --dry-run slurm-gpu.sh my.yaml
+said "unknown key train.stps"
+! grep -q 'number of ranks comes from' "$folder/said" || failed "a message about a key names the number of ranks" "$folder/said"
+with=(GYRFALCON="$folder/bin/unreadable")
+submit 74 --dry-run slurm-gpu.sh my.yaml
+said 'my.yaml: cannot be opened: Permission denied'
+! grep -q 'nothing has been submitted' "$folder/said" || failed "the dry run goes on without a deck" "$folder/said"
 with=(GYRFALCON="$folder/bin/refuses")
 submit 78 slurm-gpu.sh my.yaml
 said 'the deck is refused on the 16 ranks of this job: gyrfalcon: train.global_batch_size: 8 sequences do not split'
@@ -243,6 +257,17 @@ submit 78 --nodes=2 slurm-gpu.sh 'my deck.yaml'
 said 'comes from --nodes=2 --ntasks-per-node=4 .* `submit.sh --nodes=1 slurm-gpu.sh my\\ deck.yaml`'
 submit 78 -l select=2:ncpus=8:mpiprocs=8 pbs-cpu.sh my.yaml
 said 'comes from -l select=2:ncpus=8:mpiprocs=8 '
+# The proposal differs from what was given.
+for given in --nodes=1:slurm-gpu.sh --nodes=1:slurm-gpu8.sh --ntasks=4:slurm-cpu.sh; do
+  submit 78 "${given%:*}" "${given#*:}" my.yaml
+  ! grep -q "submit.sh ${given%:*} " "$folder/said" || failed "the proposal repeats ${given%:*}" "$folder/said"
+  said 'as in `submit.sh --n[a-z]*=2 '
+done
+for given in select=1:ncpus=4:mpiprocs=4:pbs-cpu.sh select=1:ncpus=32:mpiprocs=4:ngpus=4:pbs-gpu.sh; do
+  submit 78 -l "${given%:*}" "${given##*:}" my.yaml
+  ! grep -q "submit.sh -l ${given%:*} " "$folder/said" || failed "the proposal repeats -l ${given%:*}" "$folder/said"
+  said 'as in `submit.sh -l select='
+done
 with+=(RANKS=5)
 submit 78 slurm-cpu.sh my.yaml
 said 'the number of ranks comes from the variable RANKS=5; change or unset it'
@@ -283,9 +308,9 @@ said ": $cores ranks of 1 threads"
 alone 64 LAUNCHER=launch RANKS=abc; said 'RANKS=abc: must be a number above 0'; not_launched
 alone 64 LAUNCHER=launch THREADS=0; said 'THREADS=0: must be'; not_launched
 alone 64 RANKS=2 THREADS=$((cores + 1)); not_launched
-said "2 x $((cores + 1)) threads (ranks x THREADS) need $((2 * cores + 2)) cores, but there are $cores; lower RANKS or THREADS, or set BIND=none"
-alone 64 RANKS=$((cores + 1)); said "$((cores + 1)) x 1 threads (ranks x OMP_NUM_THREADS) need"; not_launched
-alone 64 OMP_NUM_THREADS=$((cores + 1)); said "1 x $((cores + 1)) threads (ranks x OMP_NUM_THREADS) need"; not_launched
+said "2 x $((cores + 1)) threads (RANKS x THREADS) need $((2 * cores + 2)) cores, but there are $cores; lower RANKS or THREADS, or set BIND=none"
+alone 64 RANKS=$((cores + 1)); said "$((cores + 1)) x 1 threads (RANKS x THREADS) need"; not_launched
+alone 64 OMP_NUM_THREADS=$((cores + 1)); said "1 x $((cores + 1)) threads (RANKS x THREADS) need .*; lower RANKS or THREADS, or set BIND=none"; not_launched
 alone 64 OMP_NUM_THREADS=x LAUNCHER=launch; said 'OMP_NUM_THREADS=x: must be a number above 0'; not_launched
 alone 64 BIND=foo LAUNCHER=launch; said 'BIND=foo: must be rank, gpu or none'; not_launched
 printf '#!/bin/sh\nexit 137\n' > "$folder/bin/dies" && chmod +x "$folder/bin/dies"
