@@ -107,6 +107,44 @@ TEST(launch, supervisor_refuses_lone_rank_at_once) {
   EXPECT_FALSE(fs::exists(folder / "out")) << output_of(r);
 }
 
+TEST(launch, supervisor_refuses_resume_option) {
+  const Folder folder;
+  Words words = material().train(folder / "out", {"train.steps=1"});
+  words.front() = "run";
+  words.insert(words.end(), {"-n", "1", "--resume"});
+  const Result r = run(words);
+  EXPECT_EQ(r.code, int(Exit::usage)) << output_of(r);
+  EXPECT_NE(r.err.find("`gyrfalcon run` always resumes: repeat the command without --resume"), std::string::npos) << output_of(r);
+  EXPECT_EQ(r.err.find("train --resume"), std::string::npos) << output_of(r);
+}
+
+// The first of two numbers of ranks would start launchers, each of which starts all ranks.
+TEST(launch, launcher_with_own_number_of_ranks_is_refused) {
+  const auto started_by = [](const std::string& name, const fs::path& out) {
+    Words words = material().train(out, {"train.steps=1"});
+    words.front() = "run";
+    words.insert(words.end(), {"-n", "1", "--launcher", name});
+    return run(words);
+  };
+  std::mt19937 random(seed_of_run());
+  const std::string ranks = std::to_string(1 + random() % 100);
+  for (const auto& [name, option] : {std::pair<std::string, std::string>{"mpiexec ", "-n " + ranks},
+                                     {"/opt/bin/mpirun ", "-np " + ranks},
+                                     {"nice -n 5 mpiexec -l ", "-n " + ranks},
+                                     {"srun ", "-n" + ranks},
+                                     {"srun ", "--ntasks=" + ranks}}) {
+    const Folder folder;
+    const Result r = started_by(name + option, folder / "out");
+    EXPECT_EQ(r.code, int(Exit::device)) << name << option << output_of(r);
+    EXPECT_NE(r.err.find("the launcher takes -n RANKS PROGRAM after it; leave out " + option + ", "), std::string::npos) << output_of(r);
+    EXPECT_FALSE(fs::exists(folder / "out")) << name << option;
+  }
+  const Folder folder;
+  std::string plain = "nice -n 5";
+  for (const std::string& word : launcher()) plain += " " + word;
+  EXPECT_EQ(started_by(plain, folder / "out").code, 0);
+}
+
 TEST(launch, single_processes_of_any_launcher_run) {
   const std::map<std::string, std::string> environments[] = {
       {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}},

@@ -71,6 +71,12 @@ TEST(report, report_shows_kills_and_differences_between_decks) {
   EXPECT_EQ(line_with(run({"report", killed.path().string()}).out, "state"), "state killed");
   const std::string state = last_line_of(run({"ps", killed.path()}).out);
   EXPECT_TRUE(std::regex_match(state, std::regex(R"(state: killed \(no final record, no heartbeat for \d+ s; last at step [0-6]\))"))) << state;
+  // Between two attempts, only the supervisor lives.
+  put_contents(killed / "supervisor.lock", Json{{"host", "elsewhere"}, {"pid", 7}, {"job", "12"}}.dump());
+  EXPECT_EQ(line_with(run({"report", killed.path().string()}).out, "state"), "state restarting");
+  EXPECT_EQ(last_line_of(run({"ps", killed.path()}).out),
+            "state: restarting (process 7 on elsewhere, job 12; the heartbeats are those of an earlier attempt)");
+  fs::remove(killed / "supervisor.lock");
   Words again = material().train(killed.path(), steps);
   again.push_back("--resume");
   Result r = run(again, {.ranks = 2});

@@ -394,7 +394,11 @@ TEST(restart, run_without_steps_left_reports_it) {
   expect(go({"train.steps=0"}), "train.steps = 0: nothing is trained, and no checkpoint is saved");
   EXPECT_FALSE(fs::exists(folder / "out/checkpoints"));
   go({"train.steps=4"});
-  expect(go({"train.steps=4", "--resume"}), "step 4 is done, and train.steps = 4: nothing is left to do");
+  const std::string limited = go({"train.steps=4", "--resume", "train.walltime=8"});
+  expect(limited, "step 4 is done, and train.steps = 4: nothing is left to do");
+  expect(limited, "time limit: 8 min 0 s (train.walltime)");
+  EXPECT_EQ(json_in(folder / "out/status.json")["step"], 4);
+  EXPECT_EQ(metrics(folder / "out", "end").back()["step"], 4);
   expect(go({"train.steps=2", "--resume"}), "step 4 is done, and train.steps = 2: nothing is left to do");
   const std::string out = go({"train.steps=5", "--resume", "--init-from", material.trained()});
   expect(out, "train.init_from = " + material.trained().string() + " is not read: the weights are those of step_00000004");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 
@@ -51,6 +52,31 @@ TEST(survive, sighup_saves_and_stops_with_short_log) {
   EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
 }
 
+// Each fsync is delayed, so that the later signals arrive while the ranks save.
+TEST(survive, repeated_interrupts_let_supervised_run_save) {
+  const Folder folder;
+  using Clock = std::chrono::steady_clock;
+  int sent = 0;
+  Clock::time_point last{};
+  const auto interrupt = [&](int pid, const fs::path&) {
+    if (sent == 3 || !losses(folder.path()).contains(2) || Clock::now() - last < std::chrono::milliseconds(150)) return;
+    if (kill(pid, SIGINT) == 0) ++sent, last = Clock::now();
+  };
+  Words words = train(folder.path(), {"train.steps=100000", "checkpoint.every=0"});
+  words[0] = "run";
+  words.insert(words.end(), {"-n", "2"});
+  const Result r = run(words, {.env = {{"LD_PRELOAD", GYR_FAILING_CALLS}, {"GYR_SYNC_DELAY", "200"}}, .meanwhile = interrupt});
+  EXPECT_EQ(sent, 3);
+  EXPECT_EQ(r.code, 75) << output_of(r);
+  EXPECT_TRUE(last_line_of(r.out).starts_with("RUN STOPPED 75")) << output_of(r);
+  const auto line = r.out.find("SIGQUIT");
+  EXPECT_NE(line, std::string::npos) << output_of(r);
+  EXPECT_EQ(r.out.find("SIGQUIT", line + 1), std::string::npos) << output_of(r);
+  for (const char* name : {"status.json", "supervisor.json"}) EXPECT_EQ(json_in(folder / name)["state"], "stopped") << name;
+  EXPECT_FALSE(fs::exists(folder / "status.json.tmp"));
+  EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
+}
+
 TEST(survive, ignored_sighup_does_not_stop_the_run) {
   const Folder folder;
   bool sent = false;
@@ -73,6 +99,7 @@ TEST(survive, run_saves_before_its_walltime_ends) {
       run(train(folder.path(), {"train.steps=1000000", "train.walltime=0:00:05", "checkpoint.every=0", "train.log_every=1000000"}), {.ranks = 2});
   EXPECT_EQ(r.code, 75) << output_of(r);
   EXPECT_NE(r.err.find("train.walltime"), std::string::npos) << output_of(r);
+  EXPECT_NE(r.out.find("time limit: 5 s (train.walltime)"), std::string::npos) << output_of(r);
   EXPECT_LT(r.seconds, 6.5);  // 5 s plus the time to start and end the processes
   EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
 }

@@ -77,6 +77,9 @@ inline constexpr ForeignKey train_options[] = {
      "the launcher sets the number of ranks: mpiexec -n N gyrfalcon train DECK; with --dry-run it is --ranks N"},
     {"cluster profile tokens explain longest html", "", "`gyrfalcon plan DECK --cluster FILE` predicts step times and searches for layouts"},
 };
+inline constexpr ForeignKey run_options[] = {
+    {"resume", "", "`gyrfalcon run` always resumes: repeat the command without --resume"},
+};
 inline constexpr ForeignKey export_hf_options[] = {
     {"torch_dtype outtype precision", "--dtype", ""},
     {"output o outdir output_dir", "", "the folder to write is the last word: `export-hf CHECKPOINT FOLDER`"},
@@ -89,9 +92,13 @@ inline constexpr ForeignKey export_gguf_options[] = {
     {"outfile output o", "", "the file to write is the last word: `export-gguf CHECKPOINT FILE`"},
     {"vocab_type", "--split-rule", ""},
 };
-inline constexpr ForeignOptions foreign_options[] = {{"train", train_options},         {"generate", generate_options},
-                                                     {"eval", eval_options},           {"build", build_options},
-                                                     {"export-hf", export_hf_options}, {"export-gguf", export_gguf_options}};
+inline constexpr ForeignOptions foreign_options[] = {{"train", train_options},
+                                                     {"run", run_options},
+                                                     {"generate", generate_options},
+                                                     {"eval", eval_options},
+                                                     {"build", build_options},
+                                                     {"export-hf", export_hf_options},
+                                                     {"export-gguf", export_gguf_options}};
 
 // Topics of `gyrfalcon help` that are neither commands nor keys, with a text in place of `here`.
 inline constexpr ForeignKey help_topics[] = {

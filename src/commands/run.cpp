@@ -92,13 +92,24 @@ void add_run(Command& app, Action& action) {
 
 namespace {
 
-// Prints the state of a run whose ranks have sent no heartbeat in this attempt.
-void print_start(const std::string& holder) { std::printf("state: starting (%s; its ranks have sent no heartbeat yet)\n", holder.c_str()); }
+// Prints the state of a run whose ranks have sent no heartbeat in this attempt. `about`: remark on the heartbeats.
+void print_start(const char* state, const std::string& holder, const char* about) {
+  std::printf("state: %s (%s; %s)\n", state, holder.c_str(), about);
+}
+
+// Prints the state of a run that has no living ranks, but a process that holds its folder. The supervisor is alone between
+// two attempts.
+void print_pause(const std::filesystem::path& folder, const std::optional<Outcome>& outcome, const std::string& holder) {
+  const std::string supervisor = RunLock::living_holder_of(folder / RunLock::of_supervisor);
+  const bool ended = outcome && (outcome->state == "done" || outcome->state == "stopped");
+  const bool restarts = !supervisor.empty() && !ended;
+  print_start(restarts ? "restarting" : "starting", restarts ? supervisor : holder, "the heartbeats are those of an earlier attempt");
+}
 
 void show_ranks(const std::filesystem::path& given) {
   const std::filesystem::path path = std::filesystem::is_directory(given) ? heartbeat_path(given) : given, folder = path.parent_path();
   const std::string holder = RunLock::living_holder(folder);
-  if (!std::filesystem::exists(path) && !holder.empty()) return print_start(holder);
+  if (!std::filesystem::exists(path) && !holder.empty()) return print_start("starting", holder, "its ranks have sent no heartbeat yet");
   require(std::filesystem::exists(path), Exit::missing,
           "{}: no such file; a run that starts writes it to its output folder when its data are read and its memory is planned", path.string());
   const auto beats = read_heartbeats(path);
@@ -106,7 +117,7 @@ void show_ranks(const std::filesystem::path& given) {
   std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
   const auto outcome = read_outcome(folder);
   const bool lives = any_rank_alive(beats, wall_nanoseconds(), RunLock::shares_processes(folder));
-  if (!lives && !holder.empty()) return print_start(holder);  // the heartbeats are those of an earlier attempt
+  if (!lives && !holder.empty()) return print_pause(folder, outcome, holder);
   if (outcome && outcome->state == "running" && !lives) std::printf("%s\n", killed_text(beats).c_str());
   else if (outcome)
     std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ", printable(outcome->message).c_str());

@@ -231,6 +231,8 @@ RunHistory read_history(const std::filesystem::path& output) {
   if (history.host.empty() && !beats.empty()) history.host = beats.front().host;
   const std::string last = history.events.empty() ? "unknown" : std::string(name_of(history.events.back().kind));
   history.state = !outcome ? last : outcome->state != "running" || (running && last != "killed") ? outcome->state : "killed";
+  const bool over = history.state == "running" || history.state == "done" || history.state == "stopped";
+  if (!over && !RunLock::living_holder_of(folder / RunLock::of_supervisor).empty()) history.state = "restarting";
   read_deck(folder / "deck.yaml", history.deck);
   if (const auto steps = history.deck.find("train.steps"); history.steps.empty() && steps != history.deck.end())
     std::from_chars(steps->second.data(), steps->second.data() + steps->second.size(), history.steps_wanted);

@@ -39,6 +39,9 @@ std::string line_of(const char* file) {
   return text.substr(0, text.find('\n'));
 }
 
+// Joins the cause of a file that cannot be opened and the choice of another folder.
+const char* or_else(int error) { return error == ELOOP ? ", or" : error == EACCES ? "; change its permissions, or" : ";"; }
+
 std::string drawn_token() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
@@ -80,17 +83,19 @@ bool RunLock::Owner::shares_processes() const {
 
 bool RunLock::shares_processes(const std::filesystem::path& folder) { return owner_in(contents(folder / of_run)).shares_processes(); }
 
-std::string RunLock::living_holder(const std::filesystem::path& folder) {
+std::string RunLock::living_holder_of(const std::filesystem::path& file) {
   constexpr std::chrono::seconds silence(10);
-  for (const char* const name : {of_run, of_supervisor}) {
-    const Owner owner = owner_in(contents(folder / name));
-    if (owner.pid == 0) continue;
-    std::error_code gone;
-    const bool lives = owner.shares_processes() ? ::kill(pid_t(owner.pid), 0) == 0 || errno == EPERM
-                                                : std::filesystem::file_time_type::clock::now() - last_write_time(folder / name, gone) < silence;
-    if (lives && !gone) return owner.text();
-  }
-  return "";
+  const Owner owner = owner_in(contents(file));
+  if (owner.pid == 0) return "";
+  std::error_code gone;
+  const bool lives = owner.shares_processes() ? ::kill(pid_t(owner.pid), 0) == 0 || errno == EPERM
+                                              : std::filesystem::file_time_type::clock::now() - last_write_time(file, gone) < silence;
+  return lives && !gone ? owner.text() : "";
+}
+
+std::string RunLock::living_holder(const std::filesystem::path& folder) {
+  const std::string of_ranks = living_holder_of(folder / of_run);
+  return of_ranks.empty() ? living_holder_of(folder / of_supervisor) : of_ranks;
 }
 
 RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settings, const char* name)
@@ -99,7 +104,7 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
   descriptor_ = ::open(name_.c_str(), how | O_EXCL, 0666);
   created_ = descriptor_ >= 0;
   if (!created_) descriptor_ = ::open(name_.c_str(), how, 0666);
-  require(descriptor_ >= 0, Exit::io, "{}: cannot be opened: {}; or choose another {}", name_.string(), why_not_opened(errno), choice_);
+  require(descriptor_ >= 0, Exit::io, "{}: cannot be opened: {}{} choose another {}", name_.string(), why_not_opened(errno), or_else(errno), choice_);
   try {
     require(is_regular(descriptor_), Exit::io, "{}: is not a regular file; remove it, or choose another {}", name_.string(), choice_);
     shared_ = may_be_shared(name_);

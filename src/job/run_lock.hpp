@@ -53,6 +53,7 @@ class RunLock {
   // The process that holds the ranks' lock or the supervisor's lock in this folder, as in "process 7 on n1, job 12"; empty
   // if none lives. A holder on another machine lives if its lock file was written in the last ten seconds.
   static std::string living_holder(const std::filesystem::path& folder);
+  static std::string living_holder_of(const std::filesystem::path& file);  // the same for one of the two lock files
   // Token in a lock file; empty if the file names no owner.
   static std::string token_in(const std::filesystem::path& file);
 

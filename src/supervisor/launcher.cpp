@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
@@ -54,6 +55,25 @@ void require_plausible(int ranks, const Words& command) {
           ranks, processors, processors == 1 ? "" : "s", most);
 }
 
+bool starts_ranks(const std::string& word) {
+  const std::string name = std::filesystem::path(word).filename();
+  return name.starts_with("mpiexec") || name.starts_with("mpirun") || name == "orterun" || name == "prterun" || name == "srun";
+}
+
+// A number of ranks in the launcher's own options would start ranks that start ranks.
+void require_no_ranks(const std::string& launcher, const Words& command) {
+  const auto number_at = [&](std::size_t i) { return i < command.size() && !command[i].empty() && std::isdigit(command[i][0]); };
+  std::size_t at = std::find_if(command.begin(), command.end(), starts_ranks) - command.begin();
+  for (++at; at < command.size(); ++at) {
+    const std::string& word = command[at];
+    const bool names = word == "-n" || word == "-np" || word == "--n" || word == "--np" || word == "--ntasks";
+    const bool joined = (word.starts_with("-n") && word.size() > 2 && std::isdigit(word[2])) || word.starts_with("--ntasks=");
+    require(!(joined || (names && number_at(at + 1))), Exit::device,
+            "--launcher \"{}\": the launcher takes -n RANKS PROGRAM after it; leave out {}, and give the number of ranks as -n RANKS", launcher,
+            joined ? word : word + " " + command[at + 1]);
+  }
+}
+
 }  // namespace
 
 Words launch_command(const std::string& launcher, int ranks, const Words& program, WhenOneDies when_one_dies) {
@@ -63,6 +83,7 @@ Words launch_command(const std::string& launcher, int ranks, const Words& progra
     require(ranks == 1, Exit::usage, "--launcher none starts one rank, not {}", ranks);
   } else {
     command = split(launcher);
+    require_no_ranks(launcher, command);
     if (command.empty()) {
       const Mpiexec mine = mpiexec();
       command = {found_in_path(mine.names)};

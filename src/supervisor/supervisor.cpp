@@ -112,10 +112,14 @@ class Supervisor {
 
   // Launchers pass SIGUSR1 to their ranks, but SIGHUP ends the launchers themselves.
   static int forwarded(int number) { return number == SIGHUP ? SIGUSR1 : number; }
-  // Forwards each signal that this process receives to the launcher.
+  // Forwards each signal that this process receives to the launcher, but only one SIGINT: launchers kill their ranks at the
+  // second, even while these save.
   void forward(Process& process) {
     for (const int number : StopSignals::numbers)
-      for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) process.signal(forwarded(number));
+      for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) {
+        if (number != SIGINT || count == 0) process.signal(forwarded(number));
+        else if (count == 1) print("waiting until the ranks have saved and ended; SIGQUIT (Ctrl-\\) ends this program at once, without its table");
+      }
   }
 
   // Determines how the attempt ended: by a finding of the observer, or by the run's own status.json, or by its exit
@@ -231,7 +235,7 @@ class Supervisor {
 
   const SupervisedRun& run_;
   const SuperviseOptions& options_;
-  const StopSignals signals_;
+  const StopSignals signals_{SecondInterrupt::counted};
   const std::unique_ptr<RunLock> lock_;
   const Clock::time_point begin_ = Clock::now();
   const double epoch_ = double(wall_nanoseconds()) * 1e-9;

@@ -314,8 +314,20 @@ std::string text_about(const RunConfig& run, const FurtherModel& m) {
 
 }  // namespace
 
+namespace {
+
+std::string limit_text(double seconds) {
+  const Index whole = std::llround(seconds), minutes = whole / 60, hours = minutes / 60;
+  const std::string rest = fmt::format("{} s (train.walltime)", whole % 60);
+  if (hours > 0) return fmt::format("time limit: {} h {} min {}", hours, minutes % 60, rest);
+  return minutes > 0 ? fmt::format("time limit: {} min {}", minutes, rest) : "time limit: " + rest;
+}
+
+}  // namespace
+
 std::vector<std::string> lines_about(const RunConfig& run, const RunData& data) {
   std::vector<std::string> lines{data.prompts ? prompts_text(run, *data.prompts) : epoch_text(run, *data.training)};
+  if (run.train.walltime > 0) lines.push_back(limit_text(run.train.walltime));
   if (data.training && has_mixture(*data.training)) {
     const Index samples = samples_of(run);
     for (const std::string& line : reading_lines(*data.training, samples)) lines.push_back(line);

@@ -37,6 +37,7 @@ TrainingLoop::TrainingLoop(const RunParts& parts, const RunData& data, StepSourc
 
 void TrainingLoop::run() {
   remember();
+  parts_.watch.progress_record().step(at_.step);  // a run without steps left reports this step as its last
   begin_ = Clock::now(), first_ = at_.step;
   stop_request_ = agreed_stop_request();
   if (!stop_request_ && !validated_ && step_actions_.validates(at_.step)) validate();  // an earlier attempt was stopped during this validation

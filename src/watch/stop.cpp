@@ -16,7 +16,8 @@ namespace {
 
 // Global, because a signal handler has no argument and signals are per process.
 std::atomic<int> caught_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> second_interrupt_ends{true};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 std::atomic<int> counts[StopSignals::numbers.size()];
 
@@ -26,7 +27,7 @@ std::atomic<int>* count_of(int number) {
 }
 
 void on_signal(int number) {
-  if (number == SIGINT && caught_signal.load(std::memory_order_relaxed) == SIGINT) {
+  if (number == SIGINT && second_interrupt_ends.load(std::memory_order_relaxed) && caught_signal.load(std::memory_order_relaxed) == SIGINT) {
     ::signal(SIGINT, SIG_DFL);
     ::raise(SIGINT);
     return;
@@ -73,7 +74,8 @@ void ignore_file_size_signal() { ::signal(SIGXFSZ, SIG_IGN); }
 
 void restore_hangup() { ::signal(SIGHUP, hangup_is_ignored ? SIG_IGN : SIG_DFL); }
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(SecondInterrupt second) {
+  second_interrupt_ends.store(second == SecondInterrupt::ends, std::memory_order_relaxed);
   caught_signal.store(0, std::memory_order_relaxed);
   for (std::atomic<int>& count : counts) count.store(0, std::memory_order_relaxed);
   handle(on_signal);

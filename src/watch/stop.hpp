@@ -26,12 +26,15 @@ void restore_hangup();
 // Makes writes beyond the limit of file sizes (ulimit -f) fail with an error that is reported, instead of ending the process.
 void ignore_file_size_signal();
 
-// While an object exists, SIGTERM, SIGUSR1, SIGINT and SIGHUP are only counted; a second SIGINT ends the process as
-// usual. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one object at a time, because signal
+// Effect of a second SIGINT, as from Ctrl-C twice.
+enum class SecondInterrupt { ends, counted };
+
+// While an object exists, SIGTERM, SIGUSR1, SIGINT and SIGHUP are only counted. By default, a second SIGINT ends the
+// process as usual. A SIGHUP that the process ignores, as under nohup, stays ignored. Only one object at a time, because signal
 // handlers are per process.
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(SecondInterrupt = SecondInterrupt::ends);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
