@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/retrieval_option.hpp"
+#include "src/retro/vectors/vector_index.hpp"
 
 #include "modules/model/layer.hpp"
 
@@ -39,6 +40,8 @@ void RetrievalOption::open(const RunConfig& run, int data_ranks) {
   const std::string project = project_.empty() ? run.retro.project : project_;
   require(!project.empty(), Exit::usage,
           "the checkpoint's deck names no retrieval project, and the model has layers R: give --retrieval PROJECT, or --retrieval off");
+  require(!retro::has_vectors(project), Exit::config,
+          "{}: its index has vectors of an encoder, and generation searches BM25 indexes only; name a project with such an index", project);
   search_ = std::make_unique<retro::PassageSearch>(project, model_.chunk, run.model.vocab_size);
 }
 

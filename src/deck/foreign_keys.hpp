@@ -183,7 +183,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"hybrid_override_pattern hybrid_layer_pattern layers_block_type", "model.pattern", ""},
     {"hybrid_attention_ratio", "model.attention_ratio", ""},
     {"hybrid_mlp_ratio", "model.mlp_ratio", ""},
-    {"lora_r lora_rank lora.r", "finetune.lora.rank", ""},
+    {"lora_r lora_rank lora.r lora.rank", "finetune.lora.rank", ""},
     {"use_lora use_peft", "finetune.lora.rank", "write finetune.lora.rank=8, or take input/lora.yaml"},
     {"lora_alpha", "finetune.lora.alpha", ""},
     {"target_modules lora_target_modules", "finetune.lora.targets", "it is called finetune.lora.targets here, a list: finetune.lora.targets=[{}]"},
@@ -302,7 +302,6 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"rl.scale_rewards", "rl.advantage.scale", "write rl.advantage.scale=group for true, none for false"},
     {"train.preference.loss_type preference.loss_type", "train.objective",
      "train.objective: preference is DPO with its logistic loss: leave this key out"},
-    {"lora.rank lora.r lora_r", "finetune.lora.rank", ""},
     {"train.tokens", "train.steps", "the length of a run is train.steps: write the tokens divided by (train.global_batch_size x train.seq_length)"},
     {"mask_truncated_completions", "rl.overlong", "write rl.overlong=mask"},
     // Settings that have no counterpart; `here` is the nearest topic.

@@ -4,7 +4,6 @@
 #include "kernels/base/error.hpp"
 #include "src/retro/cut.hpp"
 #include "src/retro/summary.hpp"
-#include "src/retro/vectors/vector_search.hpp"
 
 namespace gyr::retro {
 
@@ -24,10 +23,6 @@ PassageSearch::PassageSearch(const std::filesystem::path& project, std::int64_t 
   corpora_ = std::make_unique<Corpora>(settings_);
   for (std::size_t c = 0; c < corpora_->size(); ++c) require_unchanged(settings_.corpora[c], corpora_->file(c), config_path(project));
   database_ = std::make_unique<Database>(project, settings_, *corpora_);
-  require(
-      !index_mark_of(project, settings_).vectors, Exit::config,
-      "{}: the index has vectors of an encoder, and generation searches BM25 indexes only; name a project with such an index (gyrfalcon retro index)",
-      project.string());
   grid_ = std::make_unique<Grid>(grid_layout(1, 1, 1, {{0, 1}}), MPI_COMM_SELF, WaitPolicy::spin);
   retriever_ = std::make_unique<Retriever>(project, *database_, grid_->world());
 }
