@@ -245,7 +245,7 @@ constexpr Index most_layers_replanned = 1000;  // models with more layers are sk
 std::string activation_text(const EngineConfig& config, const Layout& layout, int position) {
   if (config.model.layers() > most_layers_replanned) return "";
   EngineConfig other = config;
-  other.micros = std::min(config.micros, 2 * int(layout.stages.size()));
+  other.micros = std::min(config.micros, 2 * int(layout.stages.size()));  // enough for the memory; each copies the same bytes
   std::vector<std::pair<std::string, RankPlan>> rows;
   const auto row = [&](const std::string& name, const ActivationChoice& choice) {
     other.recompute = choice.recompute, other.offload = choice.offload;
@@ -263,11 +263,11 @@ std::string activation_text(const EngineConfig& config, const Layout& layout, in
   Table table({{"activation.*"}, {"memory", true}, {"saved", true}, {"host memory", true}, {"copied", true}, {"extra FLOPs, %", true}});
   for (const auto& [name, p] : rows)
     table.row({name, size(double(p.capacity.total())), size(double(kept.capacity.total() - p.capacity.total())), size(double(p.capacity.host())),
-               size(double(copied_bytes(p))), fmt::format("{:.1f}", 100 * (p.flops / kept.flops - 1))});
+               size(double(copied_bytes(p)) * config.micros / other.micros), fmt::format("{:.1f}", 100 * (p.flops / kept.flops - 1))});
   return prose(fmt::format(
              "\nActivation checkpointing and offload (activation.*), in {}: memory of the rank that uses most, bytes copied between device and "
              "host in a step of {}, and extra FLOPs\n",
-             size.unit(), counted(other.micros, "micro-batch", "micro-batches"))) +
+             size.unit(), counted(config.micros, "micro-batch", "micro-batches"))) +
          table.str();
 }
 
