@@ -313,14 +313,14 @@ std::vector<PlacedTensor> tensors_of(const RunConfig& run, const Layout& layout)
 // Bytes and files of a checkpoint, and bytes of the copy in memory that an asynchronous save writes from.
 std::string checkpoint_text(const RunConfig& run, const Layout& layout) {
   const Index all = Index(checkpoint_bytes(run, layout));
-  Index most = 0;
-  const auto tensors = tensors_of(run, layout);
-  for (int position = 0; position < layout.ranks(); ++position)
-    if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(contributed_boxes(tensors, layout, position, true), tensors));
   const std::string& files = run.checkpoint.files;
   std::string text = metric_text(double(all), "B");
   text += files == "rank" ? " in " + counted(layout.ranks(), "file") : files == "node" ? " in one file per node" : " in one file";
   if (!run.checkpoint.async) return text;
+  Index most = 0;
+  const auto tensors = tensors_of(run, layout);
+  for (int position = 0; position < layout.ranks(); ++position)
+    if (layout.coordinate(position, Axis::data) == 0) most = std::max(most, bytes_of(contributed_boxes(tensors, layout, position, true), tensors));
   const Index copy = files == "single" ? all : most;
   text += fmt::format(", and a copy of {} in memory ", size_text(copy));
   return text + (files == "rank"   ? "on the rank that saves most"
@@ -382,8 +382,9 @@ Facts plan_facts(const RunPlan& plan, bool with_tokens) {
   const TokenFlops flops = forward_flops(run.model, lengths);
   const auto least = std::min_element(list.begin(), list.end(), [](const RankPlan& a, const RankPlan& b) { return a.flops < b.flops; });
   const PipelineShape shape = pipeline_shape(layout, config.micros);
+  const Index parameters = parameter_count(run.model);
   Facts facts{
-      {"parameters", fmt::format("{} ({})", metric_text(double(parameter_count(run.model)), ""), parameter_count(run.model))},
+      {"parameters", fmt::format("{} ({})", metric_text(double(parameters), ""), parameters)},
       {"grid", fmt::format("{} = {}, {}", layout.text(), counted(layout.ranks(), "rank"), run.train.precision)},
       {"step", fmt::format("{} of {}, {} of {} on each data-parallel rank", counted(run.largest_batch(), "sequence"),
                            counted(run.train.seq_length, "token"), counted(config.micros, "micro-batch", "micro-batches"), config.micro_batch_size)},

@@ -312,10 +312,6 @@ std::string text_about(const RunConfig& run, const FurtherModel& m) {
                      m.init_from.empty() ? "random weights" : printable(m.init_from), m.ranks);
 }
 
-}  // namespace
-
-namespace {
-
 std::string limit_text(double seconds) {
   const Index whole = std::llround(seconds), minutes = whole / 60, hours = minutes / 60;
   const std::string rest = fmt::format("{} s (train.walltime)", whole % 60);
