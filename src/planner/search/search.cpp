@@ -48,7 +48,7 @@ double gibi(double bytes) { return bytes / double(1 << 30); }
 
 // After the time limit, predictions take at least `least_ending` more seconds, or a quarter of the limit. If no layout fits
 // by then, those with the least memory by a lower bound are tried for as long again.
-constexpr double least_ending = 5;
+constexpr double least_ending = 2;
 
 class Search {
  public:
