@@ -228,13 +228,13 @@ RunConfig read_deck(const DeckArguments& a, const Runtime& runtime, std::string&
     if (!a.shapes_only) require_weights(key_of_model(m.name, "init_from"), m.init_from);
   check_further_models(run, a.shapes_only ? ModelWeights::not_needed : ModelWeights::needed);
   require_initial_tokenizer(origin, run.data.tokenizer);
-  if (shape_of.empty()) require_model(deck, run, a.deck, a.resume);
   if (const std::string other = from.empty() ? "" : other_tokenizer(run, defaults.tokenizer); note && !other.empty()) note(other);
   check_padding(run);
   check_schedule(run);
   for (const std::string& idle : idle_keys(deck, run))
     if (note) note(idle);
   deck.finish();
+  if (shape_of.empty()) require_model(deck, run, a.deck, a.resume);
   effective = deck.effective();
   return run;
 }

@@ -111,6 +111,13 @@ std::vector<Index> chunk_divisibility(const Layout& layout, Index length, Index 
   return {std::min<Index>(block / size, 3), Index(block % size == 0)};
 }
 
+// Chunks of layers R: those in a block of tokens (2 for more), and 1 if they divide it. Empty without such layers.
+std::vector<Index> retrieval_divisibility(const RunConfig& run, const Layout& layout) {
+  if (!reads_neighbours(run.model)) return {};
+  const Index block = layout.sequences(0, 1, run.train.seq_length).block_length(), chunk = run.model.retrieval.chunk;
+  return {std::min<Index>(block / chunk, 2), Index(block % chunk == 0)};
+}
+
 // Attention window: 1 if it is shorter than the sequence, 1 if it exceeds one token, and the number of token blocks
 // before its own that it covers.
 std::vector<Index> window_divisibility(const Layout& layout, Index length, Index window) {
@@ -267,10 +274,10 @@ void shrink_sequences(RunConfig& run, const Layout& layout) {
   Index &length = run.train.seq_length, &batch = run.train.micro_batch_size, &chunk = run.model.mamba.chunk_size, &window = run.model.window.size;
   const Index kernel = widest_convolution(run.model), tensor = layout.size(Axis::tensor);
   const auto sequences = sequence_divisibility(layout, batch, length, kernel), chunks = chunk_divisibility(layout, length, chunk),
-             windows = window_divisibility(layout, length, window);
+             windows = window_divisibility(layout, length, window), retrieval = retrieval_divisibility(run, layout);
   for (Index l = 1; l < length; ++l) {
     const Index block = layout.sequences(0, 1, l).block_length();
-    if (block < block_of_tokens) continue;
+    if (block < block_of_tokens || (!retrieval.empty() && block % retrieval[0] != 0)) continue;
     for (Index b = one_or_several(batch); b <= std::min(batch, tensor + 1); ++b) {
       if (sequence_divisibility(layout, b, l, kernel) != sequences) continue;
       const Index c = smallest(3, block + 1, [&](Index n) { return chunk_divisibility(layout, l, n) == chunks; });
@@ -278,6 +285,7 @@ void shrink_sequences(RunConfig& run, const Layout& layout) {
       const Index w = smallest(1, window, [&](Index n) { return window_divisibility(layout, l, n) == windows; });
       if (window_divisibility(layout, l, w) != windows) continue;
       length = l, batch = b, chunk = c, window = w;
+      if (!retrieval.empty()) run.model.retrieval.chunk = block / retrieval[0];
       return;
     }
   }
@@ -336,6 +344,7 @@ DivisibilityByKey divisibility_of(const RunConfig& run, const Layout& layout) {
           {"vocab_size", row_divisibility(m.vocab_size, tensor)},
           {"seq_length", sequence_divisibility(layout, run.train.micro_batch_size, run.train.seq_length, widest_convolution(m))},
           {"mamba.chunk_size", chunk_divisibility(layout, run.train.seq_length, m.mamba.chunk_size)},
+          {"retrieval.chunk", retrieval_divisibility(run, layout)},
           {"window.size", window_divisibility(layout, run.train.seq_length, m.window.size)},
           {"global_batch_size", micro_batch_divisibility(micros_of(run, layout), layout.size(Axis::pipeline))},
           {"bucket", {has_buckets(run, layout)}}};

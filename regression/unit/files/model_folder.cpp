@@ -108,7 +108,9 @@ TEST(model_folder, deck_without_tokens_inherits_those_of_the_model) {
 TEST(model_folder, invalid_folder_error_suggests_a_fix) {
   const auto message_of = [](const fs::path& path) { return std::string(error_of([&] { ModelFolder folder(path); }).what()); };
   EXPECT_NE(message_of("tiiuae/Falcon-H1-0.5B-Base").find("hf download tiiuae/Falcon-H1-0.5B-Base --local-dir"), std::string::npos);
-  for (const char* path : {"./a/b", "/a/b", "a/b/c", "a"}) EXPECT_EQ(message_of(path).find("hf download"), std::string::npos) << path;
+  EXPECT_NE(message_of("gpt2").find("hf download gpt2 --local-dir"), std::string::npos);
+  for (const char* path : {"./a/b", "/a/b", "a/b/c", "step_00000010", "a.h5"})
+    EXPECT_EQ(message_of(path).find("hf download"), std::string::npos) << path;
   const Folder folder;
   const fs::path before = fs::current_path();
   fs::create_directory(folder / "out");

@@ -78,7 +78,7 @@ TEST(explain, error_bar_is_the_largest_judged_error) {
   EXPECT_NE(error_text(d.run, 1, c).find("have not been compared"), std::string::npos);
   c.errors = {0.027, 0, "17 steps", ""};
   EXPECT_EQ(error_bar(d.run, c), "") << "published steps are those of other programs";
-  EXPECT_TRUE(error_text(d.run, 1, c).starts_with("± 2.7 % of published steps of other programs (17 steps); not judged on steps of this program"))
+  EXPECT_TRUE(error_text(d.run, 1, c).starts_with("2.7 % on published steps of other programs (17 steps); not judged on steps of this program"))
       << error_text(d.run, 1, c);
   EXPECT_EQ(error_text(d.run, 1, c).find("several GPUs"), std::string::npos);
   EXPECT_NE(error_text(d.run, 2, c).find("not judged on several GPUs"), std::string::npos);
