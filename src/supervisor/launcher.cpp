@@ -68,9 +68,9 @@ void require_no_ranks(const std::string& launcher, const Words& command) {
     const std::string& word = command[at];
     const bool names = word == "-n" || word == "-np" || word == "--n" || word == "--np" || word == "--ntasks";
     const bool joined = (word.starts_with("-n") && word.size() > 2 && std::isdigit(word[2])) || word.starts_with("--ntasks=");
-    require(!(joined || (names && number_at(at + 1))), Exit::device,
-            "--launcher \"{}\": the launcher takes -n RANKS PROGRAM after it; leave out {}, and give the number of ranks as -n RANKS", launcher,
-            joined ? word : word + " " + command[at + 1]);
+    if (!joined && !(names && number_at(at + 1))) continue;
+    fail(Exit::device, "--launcher \"{}\": the launcher takes -n RANKS PROGRAM after it; leave out {}, and give the number of ranks as -n RANKS",
+         launcher, joined ? word : word + " " + command[at + 1]);
   }
 }
 
