@@ -113,7 +113,11 @@ SampleCompletion neighbours_for(const EvalArguments& a, RunConfig run, Index seq
   require(a.split != "test", Exit::usage,
           "--split test: layers R of the model read neighbours, and gyrfalcon retro query finds those of training and validation samples; to score "
           "other texts, query a deck with data.prefixes=[PREFIX] data.split=1, then give --data PREFIX");
-  if (!a.prefixes.empty()) run.data.prefixes = a.prefixes, run.data.weights.clear(), run.data.split = "1";
+  require(seq_length % run.model.retrieval.chunk == 0, Exit::usage,
+          "--length {}: layers R of the model read chunks of {} tokens; give a multiple of them", seq_length, run.model.retrieval.chunk);
+  // Windows are read in the order of the tokens, whatever the samples of the training were.
+  run.data.order = "shuffled", run.data.weights.clear();
+  if (!a.prefixes.empty()) run.data.prefixes = a.prefixes, run.data.split = "1";
   if (!a.retrieval.empty()) run.retro.project = a.retrieval;
   if (a.shuffle >= 0) run.retro.shuffle = a.shuffle;
   run.train.seq_length = seq_length;

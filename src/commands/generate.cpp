@@ -222,7 +222,7 @@ void generate(GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
     RetrievalOption& option;
     ~Closing() { option.close(); }
   } closing{a.retrieval};
-  a.retrieval.open(run, a.data);
+  a.retrieval.open(run, file, a.data, notes_of(runtime));
   const Questions questions =
       read_questions(a, tokenizer, run.model.objective->end_token(), run.train.seq_length - a.sampling.tokens, runtime.shared_time());
   Index asked = 0;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/retrieval_option.hpp"
-#include "src/retro/vectors/vector_index.hpp"
+
+#include <algorithm>
 
 #include "modules/model/layer.hpp"
+#include "src/data/fingerprint.hpp"
+#include "src/retro/vectors/vector_index.hpp"
 
 namespace gyr {
 
@@ -24,13 +27,28 @@ void RetrievalOption::add(Command& c) {
   c.add_flag("--cite", cite_, "Layers R: print the documents whose passages were neighbours of each chunk");
 }
 
-void RetrievalOption::open(const RunConfig& run, int data_ranks) {
+namespace {
+
+// The project is searched with token ids of the model, and its token ids are read by the model.
+void require_same_tokenizer(const std::filesystem::path& project, const std::filesystem::path& tokenizer) {
+  const TokenizerMark made = retro::read_settings(project).tokenizer;
+  std::error_code error;
+  if (made.sum.empty() || !std::filesystem::is_regular_file(tokenizer, error)) return;
+  require(
+      same_tokenizer(made, mark_of(tokenizer)), Exit::data,
+      "{}: was made with the tokenizer {}, and the model has another one, {}; name a project whose token files were built with the model's tokenizer",
+      project.string(), made.file, tokenizer.string());
+}
+
+}  // namespace
+
+void RetrievalOption::open(const RunConfig& run, const std::filesystem::path& tokenizer, int data_ranks, Note note) {
   if (!reads_neighbours(run.model)) {
     require(project_.empty() && align_ == "end" && in_context_ == 0 && !cite_, Exit::usage,
             "--retrieval, --align, --in-context, --cite: the model has no layers R and retrieves nothing; leave them out");
     return;
   }
-  model_ = run.model.retrieval;
+  model_ = run.model.retrieval, note_ = std::move(note);
   require(!cite_ || data_ranks == 1, Exit::usage, "--cite: the ranks of --data {} do not exchange the documents of their texts; leave out --data",
           data_ranks);
   if (project_ == "off") {
@@ -42,6 +60,7 @@ void RetrievalOption::open(const RunConfig& run, int data_ranks) {
           "the checkpoint's deck names no retrieval project, and the model has layers R: give --retrieval PROJECT, or --retrieval off");
   require(!retro::has_vectors(project), Exit::config,
           "{}: its index has vectors of an encoder, and generation searches BM25 indexes only; name a project with such an index", project);
+  require_same_tokenizer(project, tokenizer);
   search_ = std::make_unique<retro::PassageSearch>(project, model_.chunk, run.model.vocab_size);
 }
 
@@ -59,6 +78,9 @@ std::string RetrievalOption::in_context(Index id, const std::string& prompt, con
     }
     kept -= excess;
   }
+  if (note_)
+    note_(fmt::format("--in-context: no passage fits before prompt {}: train.seq_length and --tokens leave {} tokens for both", id + 1,
+                      std::max<Index>(most, 0)));
   return prompt;
 }
 

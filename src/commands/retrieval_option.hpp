@@ -9,6 +9,7 @@
 #include <set>
 
 #include "src/base/json.hpp"
+#include "src/base/note.hpp"
 #include "src/commands/command.hpp"
 #include "src/config/run_config.hpp"
 #include "src/engine/generate/generator.hpp"
@@ -22,9 +23,9 @@ class RetrievalOption {
   void add(Command&);
   bool cites() const { return cite_; }
 
-  // Opens the project. Exit::usage if the model has no layers R, or if the option or the deck name no project. Errors of
-  // PassageSearch.
-  void open(const RunConfig&, int data_ranks);
+  // Opens the project. Exit::usage if the model has no layers R, or if the option or the deck name no project. Exit::data if the
+  // project has another tokenizer. Errors of PassageSearch.
+  void open(const RunConfig&, const std::filesystem::path& tokenizer, int data_ranks, Note note);
   // Closes the project while MPI and HDF5 still run; this object lives longer.
   void close() { search_.reset(); }
 
@@ -45,6 +46,7 @@ class RetrievalOption {
   Index in_context_ = 0;
   bool cite_ = false;
   RetrievalConfig model_;
+  Note note_;                                        // receives remarks on prompts; empty on all ranks but the first
   std::unique_ptr<retro::PassageSearch> search_;     // null: off, or a model without layers R
   std::map<Index, std::set<std::int64_t>> in_text_;  // [request]: chunks in the text of its prompt
 };

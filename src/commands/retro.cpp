@@ -88,7 +88,12 @@ int on_project(const RetroArguments& a, Access access, const std::function<void(
 
 retro::ProjectOptions options_of(const RetroArguments& a, const Runtime& runtime) {
   retro::ProjectOptions options{a.prefixes, a.tokenizer, a.split, a.chunk, a.block, a.database == "all"};
-  if (a.deck.deck.empty()) return options;
+  if (a.deck.deck.empty()) {
+    const auto fractions = split_fractions(a.split);
+    require(fractions && (options.all || (*fractions)[0] > 0), Exit::usage,
+            "--split {}: give the proportions of train, validation and test documents, the first above 0, as in 949,50,1", a.split);
+    return options;
+  }
   std::string effective;
   const RunConfig run = read_deck(a.deck, runtime, effective);
   options.prefixes = run.data.prefixes, options.split = run.data.split;
