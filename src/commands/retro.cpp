@@ -114,6 +114,7 @@ void build_database(Project& p) {
   std::printf("%s: %s from %s; %s left out, because no token is a target of the loss or all are special\n", p.name().c_str(),
               counted(counts.chunks, "chunk").c_str(), counted(counts.documents, "document").c_str(), counted(counts.left_out, "piece").c_str());
   std::printf("%s, %ld of them from an earlier call\n", counted(counts.blocks, "block file").c_str(), long(counts.kept));
+  if (counts.chunks == 0) print_note(p.name() + ": the database is empty, so no chunk has a neighbour");
 }
 
 // Opens the index of the project. Collective.
@@ -178,8 +179,9 @@ void build_index(Project& p) {
   collective_check(p.world, [&] {
     const std::filesystem::path other = encoder.empty() ? retro::vectors_folder(p.folder()) : retro::index_folder(p.folder());
     std::error_code error;
-    require(!std::filesystem::exists(other, error), Exit::config, "{}: the project has this index already; remove the folder to make another index",
-            other.string());
+    require(!std::filesystem::exists(other, error), Exit::config,
+            "{}: the project has this index already, which --retriever {} continues; remove the folder to make another index", other.string(),
+            encoder.empty() ? "encoder:MODEL" : "bm25");
   });
   if (encoder.empty()) build_bm25(p);
   else build_vectors(p, encoder);

@@ -68,8 +68,21 @@ void write_tables(const fs::path& path, const std::string& hash, int rank, const
   fault_point("retro-renamed", rank, number);
 }
 
+namespace {
+
+hdf5::TableReader opened(const fs::path& path) {
+  try {
+    return hdf5::TableReader(path);
+  } catch (const Error& error) {
+    if (error.code != Exit::data) throw;
+    fail(Exit::data, "{}; remove the file, and the command that wrote it (gyrfalcon retro build-db, index or query) makes it again", error.what());
+  }
+}
+
+}  // namespace
+
 hdf5::TableReader open_tables(const fs::path& path, const std::string& hash) {
-  hdf5::TableReader file(path);
+  hdf5::TableReader file = opened(path);
   const std::string found = file.text(hash_attribute);
   require(found == hash, Exit::data, "{}: was made with settings of hash {}, but those of this project have {}; remove it and make it again",
           path.string(), printable_line(found), hash);

@@ -21,7 +21,7 @@ std::string hash_of(const NamedValues& values) {
 void require_same(const NamedValues& stored, const NamedValues& asked, const std::filesystem::path& file, const std::string& remedy) {
   const auto value_of = [](const NamedValues& values, const std::string& name) -> std::string {
     const auto at = std::find_if(values.begin(), values.end(), [&](const auto& entry) { return entry.first == name; });
-    return at == values.end() ? "not set" : printable_line(at->second);
+    return at == values.end() ? "not set" : at->second.empty() ? "none" : printable_line(at->second);
   };
   for (const NamedValues* list : {&stored, &asked})
     for (const auto& entry : *list) {
