@@ -49,6 +49,7 @@ double gibi(double bytes) { return bytes / double(1 << 30); }
 // After the time limit, predictions take at least `least_ending` more seconds, or a quarter of the limit. If no layout fits
 // by then, those with the least memory by a lower bound are tried for as long again.
 constexpr double least_ending = 2;
+constexpr std::size_t always_tried = 8;  // of those with the least memory
 
 class Search {
  public:
@@ -132,8 +133,9 @@ class Search {
   // Predicts the layouts that take least memory by the lower bound, until one fits or the seconds are over.
   void predict_smallest(const std::vector<LayoutChoice>& shapes, double seconds_left) {
     const double end = seconds() + seconds_left;
+    std::size_t tried = 0;
     for (const auto& [left, smallest] : by_least_memory(shapes)) {
-      if (!found_.empty() || seconds() > end) return;
+      if (!found_.empty() || (++tried > always_tried && seconds() > end)) return;
       put_prediction(smallest);
       after_candidate();
     }
