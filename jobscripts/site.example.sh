@@ -7,6 +7,7 @@
 # ---- Submission (submit.sh). sbatch and qsub without submit.sh do not read these lines. ----
 # PARTITION=gpu                      # partition (Slurm) or queue (PBS)
 # ACCOUNT=my-project                 # account that is charged
+# CLUSTER_FILE=/sw/gyrfalcon/our-machine.yaml     # a deck that does not fit in its memory is refused (78)
 # SUBMIT_SBATCH=(--qos=long --constraint=h100)   # further options of sbatch, for slurm-*.sh
 # SUBMIT_QSUB=(-W group_list=my-group)           # further options of qsub, for pbs-*.sh
 # SUBMIT=(-j oe)                                  # further options of whichever is used

@@ -20,7 +20,7 @@ note_failure() {
 }
 
 # Settings of site files that no scheduler, launcher or library reads but these scripts.
-site_settings=(PARTITION ACCOUNT SUBMIT SUBMIT_SBATCH SUBMIT_QSUB SLURM_MPI_TYPE)
+site_settings=(PARTITION ACCOUNT CLUSTER_FILE SUBMIT SUBMIT_SBATCH SUBMIT_QSUB SLURM_MPI_TYPE)
 
 # check_names FILE: exit code 69 if the site file assigns a variable whose name differs from a setting by at most two letters
 # or by its case. A second assignment in the same file is reported, unless it is indented, as in an `if`.
@@ -118,11 +118,12 @@ check_deck() {
 
 # check_grid RANKS DECK [key=value ...]: exit code of `gyrfalcon plan` if it refuses the deck on RANKS ranks, 66 for missing
 # and 65 for other token files that train would refuse, unless `waits` is set because the job waits for another one, which may write them,
-# 74 for a file that cannot be read. It launches nothing and reads no weights. If the program cannot run here, as on a login node without its MPI, the job is not
+# 74 for a file that cannot be read. With CLUSTER_FILE, also 78 if the deck does not fit in the memory of that machine. It launches nothing and reads no weights. If the program cannot run here, as on a login node without its MPI, the job is not
 # checked.
 check_grid() {
   local code=0 said data
-  said=$(timeout 60 "$gyrfalcon" plan "${@:2}" --ranks "$1" 2>&1) || code=$?
+  [ -z "${CLUSTER_FILE:-}" ] || [ -f "$CLUSTER_FILE" ] || refuse 66 "CLUSTER_FILE is $CLUSTER_FILE, which is not a file; correct it in the site file"
+  said=$(timeout 60 "$gyrfalcon" plan "${@:2}" --ranks "$1" ${CLUSTER_FILE:+--cluster "$CLUSTER_FILE"} 2>&1) || code=$?
   data=$(sed -n 's/^warning: train stops: //p; s/^note: \(the deck names no training data.*\)/\1/p' <<< "$said")
   case $code in
     0) [ -z "$data" ] || [ -n "${waits:-}" ] || refuse "$(case $data in *'does not exist'*) echo 66 ;; *) echo 65 ;; esac)" "the job would stop at its start: $data" ;;

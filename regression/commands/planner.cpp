@@ -588,6 +588,19 @@ TEST(planner, policy_is_planned_by_shape) {
   EXPECT_NE(without.err.find("models.reference.init_from is empty"), std::string::npos) << without.err;
 }
 
+TEST(planner, deck_of_a_shape_is_checked) {
+  const Folder folder;
+  const auto refused = [&](const std::string& shape, const std::string& expected) {
+    const std::string deck = folder / "shape.yaml";
+    put_contents(deck, shape);
+    const Result r = run({"plan", std::string(GYR_SOURCE_DIR) + "/input/policy.yaml", "--init-from", deck});
+    EXPECT_EQ(r.code, int(Exit::config)) << r.out;
+    EXPECT_NE(r.err.find(expected), std::string::npos) << r.err;
+  };
+  refused("train: {iterations: 3}\n", "has no section model");
+  refused("model: {num_layers: 2, hiden_size: 64}\n", "hiden_size");
+}
+
 TEST(planner, impossible_search_error_states_the_remedy) {
   const Folder folder;
   const std::string deck = material().deck();

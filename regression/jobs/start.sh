@@ -212,6 +212,15 @@ planned() {
   has program plan; has program --ranks; has program "$1"
 }
 planned 16 slurm-gpu.sh my.yaml train.steps=3
+! grep -q -- --cluster "$folder/program" || failed "the plan is made for a machine that the site file does not name" "$folder/program"
+with=(CLUSTER_FILE="$folder/my machine.yaml")
+submit 66 slurm-gpu.sh my.yaml
+said 'CLUSTER_FILE is .*/my machine.yaml, which is not a file'
+touch "$folder/my machine.yaml"
+planned 16 slurm-gpu.sh my.yaml
+has program --cluster; has program "$folder/my machine.yaml"
+with=()
+planned 16 slurm-gpu.sh my.yaml train.steps=3
 has program train.steps=3
 planned 8 --nodes=2 slurm-gpu.sh my.yaml
 planned 12 -N3 slurm-gpu.sh my.yaml

@@ -163,7 +163,11 @@ void require_weights(const std::string& key, const std::string& from) {
 
 ModelConfig shape_of_deck(const std::string& file) {
   Deck deck = Deck::read(file);
-  return read_run_config(deck).model;
+  require(deck.given("model"), Exit::config,
+          "{}: the deck has no section model, so that it gives no shape; name a deck with one, such as input/falcon-h1-34b.yaml", file);
+  ModelConfig shape = read_run_config(deck).model;
+  deck.finish();
+  return shape;
 }
 
 // Replaces the folder of a run from which a further model starts by its chosen checkpoint, as for train.init_from.

@@ -31,7 +31,6 @@ void write_page(const std::string& name, const std::string& page) {
   std::printf("%s: open it in a browser\n", name.c_str());
 }
 
-constexpr double progress_seconds = 5;   // between two lines of progress of a search, if standard error is no terminal
 constexpr std::size_t most_placed = 10;  // layouts that --explain ranks at most to find the place of the deck's own
 
 // Searches for the fastest layout and prints the report. With --html, writes a page with the plan of that layout
@@ -40,16 +39,10 @@ void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std:
   require(machine.has_value(), Exit::usage,
           "--explain searches for the fastest layout on a machine; name its description with --cluster: "
           "input/clusters/ has some, and mpiexec -n N gyrfalcon probe --out FILE measures this one");
-  const SearchResult found = [&] {
-    StatusLine line(stderr, progress_seconds);
-    SearchOptions options;
-    options.place_within = most_placed;
-    if (a.search_seconds > 0) options.seconds = a.search_seconds;
-    options.watch = [&](const SearchProgress& p) {
-      if (line.due()) line.show(progress_text(p, line.seconds()));
-    };
-    return search(run, ranks, machine->cluster, machine->profile ? &*machine->profile : nullptr, options);
-  }();
+  SearchOptions options;
+  options.place_within = most_placed;
+  if (a.search_seconds > 0) options.seconds = a.search_seconds;
+  const SearchResult found = search_with_progress(run, ranks, *machine, options);
   const std::string text = search_report(run, ranks, machine->cluster, found, a.tokens);  // throws if no layout fits
   if (a.page.empty()) {
     std::printf("%s", text.c_str());

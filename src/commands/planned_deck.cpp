@@ -77,13 +77,9 @@ std::optional<Decision> of_checkpoint(const RunConfig& run, int ranks) {
 }
 
 Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
-  StatusLine line(stderr, 5);
   SearchOptions options;
   options.best = 1;
-  options.watch = [&](const SearchProgress& p) {
-    if (line.due()) line.show(progress_text(p, line.seconds()));
-  };
-  const SearchResult result = search(run, ranks, machine.cluster, machine.profile ? &*machine.profile : nullptr, options);
+  const SearchResult result = search_with_progress(run, ranks, machine, options);
   require_found(result, ranks, machine.cluster);
   const FoundLayout& best = result.best.front();
   Decision d;

@@ -66,7 +66,7 @@ void add_run(Command& app, Action& action) {
   c->add_flag("--take-over", a->take_over,
               "Take over the output folder of a run on another machine at once, without waiting output.lock_seconds for a sign of life");
   c->footer(
-      "\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and SIGINT are forwarded to it, SIGHUP as SIGUSR1. "
+      "\nThe launcher starts `gyrfalcon train DECK --resume`. SIGTERM, SIGUSR1 and the first SIGINT are forwarded to it, SIGHUP as SIGUSR1. "
       "OUTPUT/supervisor.json records every attempt, OUTPUT/exit_record.ATTEMPT.json the first rank that ended without a message. Deck keys "
       "supervise.* set "
       "the limits. The exit code is that of the last attempt.\n\n" +

@@ -8,7 +8,6 @@
 #include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 #include "src/base/terminal.hpp"
-#include "src/commands/cluster_report.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/planner/machine/run_islands.hpp"
 
@@ -100,6 +99,14 @@ std::string deck_text(const std::vector<std::string>& lines) {
   return text;
 }
 
+// Progress of a search as one line.
+std::string progress_text(const SearchProgress& p, double seconds) {
+  const std::string least = p.least_bytes > 0 ? fmt::format(" (the smallest of these needs {})", taken_of(p.least_bytes, p.usable)) : "";
+  return fmt::format("{} {:.0f} layouts: {} of the fastest found, {} predicted, {:.0f} too large for memory{}, {}, {:.0f} s",
+                     p.ending ? "ending the search of" : "searching", p.layouts, p.ranked, p.predicted, p.too_large, least,
+                     counted(Index(p.dry_runs), "dry run"), seconds);
+}
+
 }  // namespace
 
 std::string recompute_text(const LayoutChoice& c) {
@@ -155,11 +162,13 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
   return rows;
 }
 
-std::string progress_text(const SearchProgress& p, double seconds) {
-  const std::string least = p.least_bytes > 0 ? fmt::format(" (the smallest of these needs {})", taken_of(p.least_bytes, p.usable)) : "";
-  return fmt::format("{} {:.0f} layouts: {} of the fastest found, {} predicted, {:.0f} too large for memory{}, {}, {:.0f} s",
-                     p.ending ? "ending the search of" : "searching", p.layouts, p.ranked, p.predicted, p.too_large, least,
-                     counted(Index(p.dry_runs), "dry run"), seconds);
+SearchResult search_with_progress(const RunConfig& run, int ranks, const Machine& machine, SearchOptions options) {
+  constexpr double seconds_between_lines = 5;  // if standard error is no terminal
+  StatusLine line(stderr, seconds_between_lines);
+  options.watch = [&](const SearchProgress& p) {
+    if (line.due()) line.show(progress_text(p, line.seconds()));
+  };
+  return search(run, ranks, machine.cluster, machine.profile ? &*machine.profile : nullptr, options);
 }
 
 std::string search_summary(const SearchResult& r) {

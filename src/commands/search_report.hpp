@@ -5,14 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "src/commands/cluster_report.hpp"
 #include "src/config/run_config.hpp"
 #include "src/planner/search/search.hpp"
 
 namespace gyr {
 
+// Searches for the fastest layouts on a machine and shows the progress on standard error. options.watch is replaced.
+SearchResult search_with_progress(const RunConfig&, int ranks, const Machine&, SearchOptions);
 // One line: the number of layouts, and how many were rejected, pruned or predicted.
-// Progress of a search as one line.
-std::string progress_text(const SearchProgress&, double seconds);
 std::string search_summary(const SearchResult&);
 // Recomputation of a layout and, if the search chose it, the fraction of activations that is offloaded
 // (activation.alpha).

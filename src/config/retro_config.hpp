@@ -22,8 +22,8 @@ struct RetroConfig {
 
 RetroConfig read_retro(Section&);
 // The pattern with layers R at the published places. A block is a layer that mixes tokens, with the layers up to the next one.
-// Of L blocks, those from the sixth on if L <= 15, otherwise from the ninth on, have an R, in every third block: after the
-// layer that mixes tokens. Exit::config if there are too few blocks, or if the pattern has R elsewhere.
+// With at most 15 blocks, every third one from the sixth on has an R after the layer that mixes tokens; with more, from the
+// ninth on. Exit::config if there are too few blocks, or if the pattern has R elsewhere.
 void place_retrieval(ModelConfig&);
 // Requirements of layers R on the other sections; Exit::config.
 void check_retrieval(const RunConfig&);

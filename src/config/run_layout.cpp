@@ -238,11 +238,11 @@ bool is_valid(const RunConfig& run, const Sizes& sizes, int ranks) {
   return true;
 }
 
-std::vector<std::string> nearest_grids(const RunConfig& run, int ranks, std::size_t most, bool by_context, int most_tried) {
+std::vector<std::string> nearest_grids(const RunConfig& run, int ranks, std::size_t most, bool by_context, int tries) {
   std::vector<std::string> grids;
   int tried = 0;
   for (const Sizes& s : grids_by_distance(run, ranks, by_context)) {
-    if (grids.size() == most || ++tried > most_tried) break;
+    if (grids.size() == most || ++tried > tries) break;
     if (is_valid(run, s, ranks)) grids.push_back(fmt::format("{} x {} x {} x {}", s.data, s.pipeline, s.context, s.tensor));
   }
   return grids;

@@ -39,13 +39,6 @@ class Lines {
     add(category, what, rest);
   }
 
-  // Bytes of the gradients of all buckets.
-  static Index all_gradients(const Parameters& parameters) {
-    Index elements = 0;
-    for (std::size_t b = 0; b < parameters.buckets().size(); ++b) elements += parameters.gradient_size(int(b));
-    return elements * size_of(parameters.gradients().dtype);
-  }
-
   // Elements of a content that this rank keeps: those in the model's type, and those always kept in the accumulator's
   // type.
   std::array<Elements, 2> kept(Content content) const {
@@ -89,8 +82,11 @@ class Lines {
     add(Memory::gradients, "gradients", wide);
     const Parameters& parameters = engine_.stage().parameters();
     const auto size = [&](int b) { return parameters.gradient_size(b) * size_of(parameters.gradients().dtype); };
-    if (parameters.shard() == Shard::optimizer)
-      add(Memory::gradients, "gradients that other data-parallel ranks reduce and update", all_gradients(parameters) - narrow.bytes() - wide.bytes());
+    if (parameters.shard() == Shard::optimizer) {
+      Index others = -narrow.bytes() - wide.bytes();
+      for (std::size_t b = 0; b < parameters.buckets().size(); ++b) others += size(int(b));
+      add(Memory::gradients, "gradients that other data-parallel ranks reduce and update", others);
+    }
     if (parameters.shard() >= Shard::gradients) add(Memory::gradients, "full gradients of buckets before their reduction", storage_of_buckets(size));
     close(Memory::gradients, engine_.config().reduce_dtype ? "copies in the type of the reduction, alignment" : "alignment");
   }

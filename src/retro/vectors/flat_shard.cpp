@@ -29,7 +29,8 @@ double distance(std::span<const float> x, std::span<const float> q) {
   return sum;
 }
 
-// products[i][j] = x_i q_j. Rows of both matrices are `width` elements apart.
+// products[i][j] = x_i q_j. The order of these sums is fixed, because error_bound needs it: a library's GEMM states no bound of its
+// error, and on processors with narrower matrix units it may round the operands. Rows of both matrices are `width` elements apart.
 void inner_products(const float* x, const float* q, std::int64_t width, float products[tile][tile]) {
   float sums[tile][tile][lanes] = {};
   std::int64_t k = 0;
