@@ -15,6 +15,7 @@
 #include "src/planner/bounds/layout_bound.hpp"
 #include "src/planner/layouts/offload_fraction.hpp"
 #include "src/planner/machine/run_islands.hpp"
+#include "src/planner/search/neighbour_layouts.hpp"
 #include "src/planner/search/search.hpp"
 #include "src/train/engine_config.hpp"
 
@@ -462,6 +463,50 @@ TEST(search, time_limit_bounds_layouts_not_predicted) {
   EXPECT_GT(seen, 8);
   EXPECT_GT(ended, 3);
   EXPECT_GT(certain, 2);
+}
+
+TEST(search, neighbours_are_mutual) {
+  Dice dice(seed_of_run());
+  std::size_t seen = 0, other_grids = 0;
+  for (int i = 0; i < 60; ++i) {
+    const Drawn d = draw(dice, i % 2 == 0);
+    const std::vector<LayoutChoice> all = all_of(d), shapes = space_of(d.run, d.ranks).shapes;
+    if (all.empty()) continue;
+    const LayoutChoice c = dice.one_of(all);
+    for (const LayoutChoice& n : neighbours_of(d.run, c, shapes)) {
+      const std::vector<LayoutChoice> back = neighbours_of(d.run, n, shapes);
+      EXPECT_NE(n, c);
+      EXPECT_NE(std::find(back.begin(), back.end(), c), back.end()) << c.text() << " and " << n.text();
+      ++seen, other_grids += n.pipeline != c.pipeline || n.tensor != c.tensor;
+    }
+  }
+  EXPECT_GT(seen, 100u);
+  EXPECT_GT(other_grids, 10u);
+}
+
+// A search without time still finds a layout that no single change makes faster. The spaces are smaller than the limit of a descent.
+TEST(search, ended_search_finds_local_optimum) {
+  Dice dice(seed_of_run());
+  int seen = 0, compared = 0;
+  for (int i = 0; i < 300 && seen < 15; ++i) {
+    Drawn d = draw(dice, true);
+    const std::vector<LayoutChoice> all = all_of(d);
+    if (all.size() < 10 || all.size() > 50) continue;
+    std::map<LayoutChoice, double> times;
+    for (const FoundLayout& f : search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none}).best)
+      times[f.choice] = f.prediction.seconds;
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1, .seconds = 0});
+    if (times.empty() || !found.ended) continue;
+    ++seen;
+    ASSERT_FALSE(found.best.empty()) << d.text;
+    for (const LayoutChoice& n : neighbours_of(d.run, found.best.front().choice, space_of(d.run, d.ranks).shapes))
+      if (const auto at = times.find(n); at != times.end()) {
+        ++compared;
+        EXPECT_GE(at->second, found.best.front().prediction.seconds) << n.text() << " and " << found.best.front().choice.text() << "\n" << d.text;
+      }
+  }
+  EXPECT_GT(seen, 8);
+  EXPECT_GT(compared, 30);
 }
 
 TEST(search, progress_is_reported_for_every_candidate) {

@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <map>
 #include <queue>
 
 #include "src/config/layout_rules.hpp"
 #include "src/planner/bounds/layout_bound.hpp"
 #include "src/planner/layouts/offload_fraction.hpp"
 #include "src/planner/machine/run_islands.hpp"
+#include "src/planner/search/neighbour_layouts.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr {
@@ -51,6 +53,11 @@ double gibi(double bytes) { return bytes / double(1 << 30); }
 constexpr double least_ending = 2;
 constexpr std::size_t always_tried = 8;  // of those with the least memory
 
+// A search that takes longer than this part of its time limit descends from some layouts with small bounds to better ones, so that a search
+// that is ended knows good layouts. The numbers do not depend on the speed of the machine.
+constexpr double descent_begins = 1.0 / 3;
+constexpr std::size_t first_tried = 3, descents = 6, most_in_descent = 50;
+
 class Search {
  public:
   Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, const SearchOptions& options)
@@ -64,6 +71,7 @@ class Search {
     for (const LayoutChoice& shape : space.shapes) put_shape(shape), after_candidate();
     if (options_.place_within > 0) predict_own();
     while (!line_.empty() && (result_.best.size() < best_ || places_own())) {
+      if (!descended_ && seconds() > options_.seconds * descent_begins) descend(space.shapes);
       if (seconds() > options_.seconds) {
         end_by_time(space.shapes);
         break;
@@ -81,6 +89,8 @@ class Search {
   }
 
  private:
+  using Timed = std::pair<double, LayoutChoice>;  // seconds first
+
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
 
   // Predicts the candidates with the tightest bounds, until enough layouts are known or the time for this is over too.
@@ -107,6 +117,68 @@ class Search {
     add_own(predicted);
     std::sort(predicted.begin(), predicted.end(), [](const Waiting& a, const Waiting& b) { return b > a; });
     for (const Waiting& p : predicted) rank(found_[p.found]);
+  }
+
+  // Predicts layouts ahead of their turn: for every size of pipeline and context, one with a small bound, and those to which the
+  // fastest of them lead by single changes.
+  void descend(const std::vector<LayoutChoice>& shapes) {
+    descended_ = true;
+    std::vector<LayoutChoice> roomy;
+    for (const auto& [left, c] : by_least_memory(shapes)) roomy.push_back(c);
+    using Sizes = std::pair<int, int>;  // of pipeline and context
+    std::map<Sizes, std::size_t> tried;
+    std::map<Sizes, Timed> fastest;
+    for (const auto& [bound, c] : by_bound(roomy)) {
+      const Sizes sizes{c.pipeline, c.context};
+      if (fastest.contains(sizes) || ++tried[sizes] > first_tried) continue;
+      if (const auto seconds = predict_early(c)) fastest.emplace(sizes, Timed{*seconds, c});
+    }
+    std::vector<Timed> starts;
+    for (const auto& [sizes, start] : fastest) starts.push_back(start);
+    std::sort(starts.begin(), starts.end());
+    for (std::size_t i = 0; i < std::min(starts.size(), descents); ++i) descend_from(starts[i], shapes);
+  }
+
+  void descend_from(Timed at, const std::vector<LayoutChoice>& shapes) {
+    std::size_t tried = 0;
+    const auto step = [&] {
+      for (const auto& [bound, c] : by_bound(neighbours_of(run_, at.second, shapes))) {
+        if (bound >= at.first || tried >= most_in_descent) return false;
+        tried += !predictions_.contains(c);
+        if (const auto seconds = predict_early(c); seconds && *seconds < at.first) return at = {*seconds, c}, true;
+      }
+      return false;
+    };
+    while (step()) continue;
+  }
+
+  // The layouts whose lower bound fits in memory, with the lower bound of their time, smallest first.
+  std::vector<Timed> by_bound(const std::vector<LayoutChoice>& layouts) {
+    std::vector<Timed> all;
+    for (const LayoutChoice& c : layouts) {
+      try {
+        if (const LayoutBound::Floor floor = floor_.of(c); !floor.taken.lacks()) all.emplace_back(floor.seconds, c);
+      } catch (const Error& e) {
+        if (e.code != Exit::config) throw;
+      }
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  // Predicts a layout ahead of its turn; its seconds, or nothing if it cannot run. The queue passes over it later. Why a layout cannot run is
+  // recorded when the queue reaches it.
+  std::optional<double> predict_early(const LayoutChoice& c) {
+    after_candidate();
+    if (const auto known = predictions_.find(c); known != predictions_.end()) return known->second;
+    std::optional<double>& seconds = predictions_[c];
+    try {
+      if (const Evaluated evaluated = evaluated_layout(c); !evaluated.taken.lacks())
+        put_found(evaluated.found), seconds = evaluated.found.prediction.seconds;
+    } catch (const Error& e) {
+      if (e.code != Exit::config) throw;
+    }
+    return seconds;
   }
 
   // Adds the deck's own layout to the predicted ones, if it fits and is not among them.
@@ -314,17 +386,26 @@ class Search {
     return e;
   }
 
-  void put_prediction(LayoutChoice c) {
+  Evaluated evaluated_layout(LayoutChoice c) {
+    const RunConfig run = with(run_, c);
+    return evaluate(run, c, layout_by_rules(run, ranks_));
+  }
+
+  void put_prediction(const LayoutChoice& c) {
+    std::optional<double>& seconds = predictions_[c];
+    if (seconds) return;
     try {
-      const RunConfig run = with(run_, c);
-      const Evaluated evaluated = evaluate(run, c, layout_by_rules(run, ranks_));
-      if (is_too_large("a rank takes", evaluated.taken, 1)) return;
-      ++result_.predicted;
-      found_.push_back(evaluated.found);
-      line_.push({evaluated.found.prediction.seconds, Known::prediction, c, found_.size() - 1});
+      const Evaluated evaluated = evaluated_layout(c);
+      if (!is_too_large("a rank takes", evaluated.taken, 1)) put_found(evaluated.found), seconds = evaluated.found.prediction.seconds;
     } catch (const Error& e) {
       refuse(e, 1);
     }
+  }
+
+  void put_found(const FoundLayout& found) {
+    ++result_.predicted;
+    found_.push_back(found);
+    line_.push({found.prediction.seconds, Known::prediction, found.choice, found_.size() - 1});
   }
 
   // The dry runs are reused by other layouts. The cache is cleared when it exceeds a limit.
@@ -339,9 +420,10 @@ class Search {
   static std::string text_of(const char* what, const MemoryTaken& taken) {
     const bool device = taken.of_device.lacks();
     const MemoryTaken::Usage& usage = device ? taken.of_device : taken.of_host;
-    const double has = gibi(usage.has), asked = gibi(usage.takes);
-    return fmt::format("{} {:.0f} GiB, {:.0f} GiB more than the {:.0f} GiB of a {}{}", device ? what : "the activations that a rank offloads take",
-                       std::ceil(asked), std::ceil(asked - has), has, device ? "device" : "host",
+    const double has = gibi(usage.has), asked = gibi(usage.takes), unit = asked - has < 10 ? 0.1 : 1;
+    const auto up = [&](double gib) { return std::ceil(gib / unit) * unit; };
+    return fmt::format("{} {:.5g} GiB, {:.5g} GiB more than the {:.5g} GiB of a {}{}", device ? what : "the activations that a rank offloads take",
+                       up(asked), up(asked - has), has, device ? "device" : "host",
                        usage.reserve > 0 ? fmt::format(" without its reserve of {:g} GiB", gibi(usage.reserve)) : "");
   }
 
@@ -375,6 +457,8 @@ class Search {
   StageRuns runs_;
   StagePlans::Counted counted_;
   std::vector<FoundLayout> found_;
+  bool descended_ = false;
+  std::map<LayoutChoice, std::optional<double>> predictions_;  // seconds of the layouts that were evaluated; nothing: cannot run
   Queue line_{Later{false}};
   SearchResult result_;
 };
