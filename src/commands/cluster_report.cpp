@@ -175,6 +175,10 @@ std::string error_bar(const RunConfig& run, const Cluster& cluster) {
   return error > 0 ? fmt::format(" ± {:.1f} %", 100 * error) : "";
 }
 
+// Half width of an error bar where no step of this program was measured: the largest error seen when constants that were fitted to
+// one program served for another (src/planner/README.md, Accuracy).
+constexpr double proposed_error = 0.25;
+
 std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) {
   const Cluster::Errors& e = cluster.errors;
   if (e.largest() == 0) {
@@ -185,13 +189,12 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
   const auto judged = [](double error, const std::string& steps, const char* without) {
     return error > 0 ? fmt::format("{:.1f} % on {}", 100 * error, steps) : fmt::format("not judged on {}", without);
   };
-  std::string text = e.measured > 0 ? fmt::format("{:.1f} %, the largest mean error by kind of evidence: {}; {}", 100 * e.largest(),
+  const std::string advice = fmt::format(" (an application should state ± {:.0f} %, see Accuracy in src/planner/README.md)", 100 * proposed_error);
+  std::string text = e.measured > 0 ? fmt::format("{:.1f} %, the larger of two: {} (mean); {} (largest)", 100 * e.largest(),
                                                   judged(e.published, e.published_steps, "published steps"),
                                                   judged(e.measured, e.measured_steps, "steps of this program"))
-                                    : fmt::format(
-                                          "{:.1f} % on published steps of other programs ({}); not judged on steps of this program, see Accuracy "
-                                          "in src/planner/README.md",
-                                          100 * e.published, e.published_steps);
+                                    : fmt::format("{:.1f} % on published steps of other programs ({}); not judged on steps of this program{}",
+                                                  100 * e.published, e.published_steps, is_judged_length(run) ? advice : "");
   if (ranks > 1) text += "; not judged on several GPUs with this program";
   if (run.train.seq_length > longest_judged)
     text = fmt::format("none: not judged on sequences of more than {} tokens, where attention takes most of the time. On shorter ones: {}",
@@ -220,8 +223,8 @@ double save_seconds(const RunConfig& run, const Layout& layout, const Cluster& c
 }
 
 std::string save_text(const RunConfig& run, const Layout& layout, const Cluster& cluster) {
-  return fmt::format("{:.3g} s for {:.3g} GB at {:g} GB/s per node that writes ({}){}", save_seconds(run, layout, cluster),
-                     checkpoint_bytes(run, layout) / 1e9, (cluster.storage > 0 ? cluster.storage : assumed_storage) / 1e9,
+  return fmt::format("{:.3g} s for {} at {:g} GB/s per node that writes ({}){}", save_seconds(run, layout, cluster),
+                     metric_text(checkpoint_bytes(run, layout), "B"), (cluster.storage > 0 ? cluster.storage : assumed_storage) / 1e9,
                      cluster.storage > 0 ? "storage.bandwidth of the cluster file" : "an assumption: the cluster file has no storage.bandwidth",
                      run.checkpoint.async ? ", while training continues" : "");
 }
@@ -248,6 +251,12 @@ std::string retrieval_text(const RunPlan& plan, double seconds, const Machine& m
   return fmt::format("layers R add {}, {:.1f} % of a step without them", time_text(seconds - left, 3), 100 * (seconds / left - 1));
 }
 
+// Error bar of a step if this program was not measured on such a machine.
+std::string unjudged_bar(const RunConfig& run, const Cluster& cluster) {
+  const bool known = cluster.errors.published > 0 && is_judged_length(run);
+  return known ? fmt::format(" ± {:.0f} %, an estimate, see accuracy", 100 * proposed_error) : " error not known, see accuracy";
+}
+
 }  // namespace
 
 Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
@@ -257,7 +266,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);
   if (tokens <= 0) tokens = of_step * double(run.train.steps);
-  const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : " error not known, see accuracy";
+  const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : unjudged_bar(run, cluster);
   Facts facts{{"memory", memory_text(plan, cluster)},
               {"step", fmt::format("{}; {}, {} per device;{}", time_text(p.seconds, 4), metric_text(rate, " tokens/s", 4),
                                    metric_text(rate / layout.ranks(), " tokens/s"), bar)},
@@ -282,8 +291,10 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   for (const std::string& note : doubtful_links(cluster, layout.ranks())) facts.emplace_back("links", note);
   for (const std::string& note : doubtful_devices(cluster)) facts.emplace_back("device", note);
   if (cluster.device.gpu && !backend::on_gpu())
-    facts.emplace_back("build",
-                       "this program is built for CPUs and counts its own kernels; a program for GPUs predicts less time, by a quarter at 0.5B");
+    facts.emplace_back(
+        "build",
+        "this program is built for CPUs, like the one with which the errors were judged; a program for GPUs counts fused kernels and predicts a "
+        "quarter less at 0.5B, which is farther from the measured step: use the higher time");
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));
   return facts;
 }

@@ -203,15 +203,15 @@ bool is_equal_within_error(const FoundLayout& found, const FoundLayout& first, d
   return found.prediction.seconds - first.prediction.seconds < first.prediction.seconds * error;
 }
 
-// Sentence about the layouts that the error of the prediction does not distinguish; empty if there is no error bar.
+// Sentence about the layouts that the error of the prediction does not distinguish; empty if there are none.
 std::string equal_text(const RunConfig& run, const Cluster& cluster, const SearchResult& result) {
   const double error = cluster.errors.largest();
   const FoundLayout& first = result.best.front();
   std::size_t equal = 1;
   while (equal < result.best.size() && is_equal_within_error(result.best[equal], first, error)) ++equal;
   if (equal == 1) return "";
-  return fmt::format("Layouts 1 to {} are equal within the error{}: they differ by less than {} ms\n", equal,
-                     is_judged_length(run) ? "" : " on shorter sequences", milli(first.prediction.seconds * error));
+  return fmt::format("Layouts 1 to {} differ by less than {} ms ({:.1f} %, the error of `accuracy`{}): the prediction cannot rank them\n", equal,
+                     milli(first.prediction.seconds * error), 100 * error, is_judged_length(run) ? "" : " on shorter sequences");
 }
 
 // `error`: relative error bar of the step time, 0 if it is not judged; `equal`: relative difference that the error covers.

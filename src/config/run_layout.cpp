@@ -191,9 +191,10 @@ Layout layout_by_rules(const RunConfig& run, int ranks) {
 
 namespace {
 
-constexpr int most_tried = 64, most_named = 6, most_with_context = 600;
-constexpr int farthest = 32;           // rank counts up to this far away are tried if no grid of the given number of ranks is valid
-constexpr Index long_sequence = 8192;  // context-parallel grids are tried first for sequences of more tokens
+constexpr int most_tried = 64, most_with_context = 600;
+constexpr std::size_t most_named = 6, few_named = 3;  // if fewer grids are found, those with context parallelism are named, too
+constexpr int farthest = 32;                          // rank counts up to this far away are tried if no grid of the given number of ranks is valid
+constexpr Index long_sequence = 8192;                 // context-parallel grids are tried first for sequences of more tokens
 
 struct Sizes {
   int data, pipeline, context, tensor;
@@ -278,7 +279,9 @@ std::string nearest_rank_counts(const RunConfig& run, int ranks) {
 std::string advice_on_grids(const RunConfig& run, int ranks) {
   constexpr const char* axes = "data x pipeline x context x tensor";
   std::vector<std::string> grids = nearest_grids(run, ranks, most_named);
-  if (grids.empty()) grids = nearest_grids(run, ranks, most_named, true, most_with_context);
+  if (grids.size() < few_named)
+    for (const std::string& grid : nearest_grids(run, ranks, most_named, true, most_with_context))
+      if (grids.size() < most_named && std::find(grids.begin(), grids.end(), grid) == grids.end()) grids.push_back(grid);
   if (!grids.empty())
     return fmt::format("Grids ({}) that work on {} rank{}, if they fit in memory: {}", axes, ranks, ranks > 1 ? "s" : "", fmt::join(grids, ", "));
   const std::string counts = nearest_rank_counts(run, ranks);

@@ -134,11 +134,11 @@ TEST(explain, parts_of_a_difference_add_up) {
   }
 }
 
-// errors.measured of h200.yaml is the mean error on the two steps of this program that were timed on an H200
+// errors.measured of h200.yaml is the larger error of the two steps of this program that were timed on an H200
 // (regression/bench/README.md): 2 x 4096 tokens, two micro-batches of one sequence.
 TEST(explain, error_of_h200_equals_that_of_timed_steps) {
   const Cluster c = read_cluster(GYR_SOURCE_DIR "/input/clusters/h200.yaml");
-  double sum = 0;
+  double largest = 0;
   for (const auto& [name, rate] : {std::pair{"falcon-h1-0.5b", 62078.0}, {"falcon-h1-1.5b", 35054.0}}) {
     Deck deck = Deck::read(fmt::format("{}/input/{}.yaml", GYR_SOURCE_DIR, name),
                            std::vector<std::string>{"train.global_batch_size=2", "train.micro_batch_size=1", "train.seq_length=4096",
@@ -148,9 +148,9 @@ TEST(explain, error_of_h200_equals_that_of_timed_steps) {
     const EngineConfig config = engine_config(run, layout);
     const double seconds = predict(StagePlans(config, layout), config, layout, c).seconds, measured = 2 * 4096 / rate;
     RecordProperty(name, fmt::format("{:.4f}", seconds / measured - 1));
-    sum += std::abs(seconds / measured - 1);
+    largest = std::max(largest, std::abs(seconds / measured - 1));
   }
-  EXPECT_NEAR(100 * sum / 2, 100 * c.errors.measured, 0.5);
+  EXPECT_NEAR(100 * largest, 100 * c.errors.measured, 0.5);
 }
 
 }  // namespace

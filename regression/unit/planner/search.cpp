@@ -305,7 +305,7 @@ TEST(search, search_finds_layouts_that_fit_host_memory) {
 TEST(search, deck_lines_reproduce_the_found_layout) {
   Dice dice(seed_of_run());
   int seen = 0;
-  for (int i = 0; i < 40 && seen < 12; ++i) {
+  for (int i = 0; i < 40 && seen < 6; ++i) {
     Drawn d = draw(dice, dice.coin(), dice.coin());
     if (d.ranks > 1 && dice.coin()) d = parted(dice, d);
     d.run.parallel.islands.clear();

@@ -71,10 +71,10 @@ struct Cluster {
 
   double storage = 0;  // bytes per second that a node writes to the file system while all nodes write; 0: unknown
 
-  // Mean absolute error of predicted step times, as a fraction, by kind of evidence; 0: not judged.
+  // Absolute error of predicted step times, as a fraction, by kind of evidence; 0: not judged.
   struct Errors {
-    double published = 0;         // published steps of dense transformers, each left out of the fit
-    double measured = 0;          // steps of this program on one device
+    double published = 0;         // mean of published steps of dense transformers, each left out of the fit
+    double measured = 0;          // largest of steps of this program on one device
     std::string published_steps;  // text: which steps
     std::string measured_steps;
     double largest() const { return std::max(published, measured); }  // half width of the error bar
