@@ -160,7 +160,7 @@ class Responses {
   }
   std::string json_line(const GeneratedText& reply, const std::string& prompt, const std::string& text, const char* end) const {
     Json line{{"prompt", prompt}, {"text", text}, {"tokens", reply.tokens.size()}, {"end", end}};
-    if (a_.retrieval.cites()) line["cited"] = a_.retrieval.citations_json(reply);
+    if (a_.retrieval.cites()) a_.retrieval.add_citations(reply, line);
     return json_text(line);
   }
   const GenerateArguments& a_;

@@ -24,12 +24,9 @@ void RetrievalOption::add(Command& c) {
                "end so that prompt and text fit into train.seq_length, and is left out of the neighbours")
       ->between(0, 1)
       ->show_default();
-  c.add_flag("--cite", cite_, "Layers R: print the documents whose passages were neighbours of each chunk");
+  c.add_flag("--cite", cite_, "Layers R: print the documents whose passages were neighbours of each chunk, and those of passages in the prompt");
 }
 
-namespace {
-
-// The project is searched with token ids of the model, and its token ids are read by the model.
 void require_same_tokenizer(const std::filesystem::path& project, const std::filesystem::path& tokenizer) {
   const TokenizerMark made = retro::read_settings(project).tokenizer;
   std::error_code error;
@@ -39,8 +36,6 @@ void require_same_tokenizer(const std::filesystem::path& project, const std::fil
       "{}: was made with the tokenizer {}, and the model has another one, {}; name a project whose token files were built with the model's tokenizer",
       project.string(), made.file, tokenizer.string());
 }
-
-}  // namespace
 
 void RetrievalOption::open(const RunConfig& run, const std::filesystem::path& tokenizer, int data_ranks, Note note) {
   if (!reads_neighbours(run.model)) {
@@ -105,6 +100,7 @@ RetrievalOptions RetrievalOption::options() {
 
 std::string RetrievalOption::citations(const GeneratedText& text) const {
   std::string lines;
+  for (const std::int64_t id : in_text(text.id)) lines += fmt::format("  [in the prompt] {}\n", search_->place(id));
   for (const CitedChunk& chunk : text.cited) {
     lines += fmt::format("  [{} to {}]", chunk.first, chunk.last);
     for (const std::int64_t id : chunk.ids) lines += fmt::format("{} {}", id == chunk.ids.front() ? "" : ";", search_->place(id));
@@ -113,14 +109,21 @@ std::string RetrievalOption::citations(const GeneratedText& text) const {
   return lines;
 }
 
-Json RetrievalOption::citations_json(const GeneratedText& text) const {
-  Json chunks = Json::array();
-  for (const CitedChunk& chunk : text.cited) {
+void RetrievalOption::add_citations(const GeneratedText& text, Json& line) const {
+  const auto passages_of = [&](const auto& ids) {
     Json passages = Json::array();
-    for (const std::int64_t id : chunk.ids) passages.push_back({{"chunk", id}, {"place", search_->place(id)}});
-    chunks.push_back({{"first", chunk.first}, {"last", chunk.last}, {"passages", passages}});
-  }
-  return chunks;
+    for (const std::int64_t id : ids) passages.push_back({{"chunk", id}, {"place", search_->place(id)}});
+    return passages;
+  };
+  Json chunks = Json::array();
+  for (const CitedChunk& chunk : text.cited) chunks.push_back({{"first", chunk.first}, {"last", chunk.last}, {"passages", passages_of(chunk.ids)}});
+  line["cited"] = std::move(chunks);
+  if (in_context_ > 0) line["in_context"] = passages_of(in_text(text.id));
+}
+
+std::set<std::int64_t> RetrievalOption::in_text(Index request) const {
+  const auto found = in_text_.find(request);
+  return found == in_text_.end() ? std::set<std::int64_t>() : found->second;
 }
 
 }  // namespace gyr

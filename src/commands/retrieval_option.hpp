@@ -18,6 +18,10 @@
 
 namespace gyr {
 
+// Exit::data if the project was made with another tokenizer than that of the model: it is searched with token ids of the model, and
+// the model reads its token ids.
+void require_same_tokenizer(const std::filesystem::path& project, const std::filesystem::path& tokenizer);
+
 class RetrievalOption {
  public:
   void add(Command&);
@@ -35,12 +39,14 @@ class RetrievalOption {
   std::string in_context(Index id, const std::string& prompt, const Tokenizer&, const Encode&, Index most);
 
   RetrievalOptions options();
-  // Chunks of a text with the places of their neighbours: a line each, or as JSON.
+  // Places of the passages in the prompt, and chunks of the text with the places of their neighbours: a line each, or as members
+  // `in_context` and `cited` of a JSON object.
   std::string citations(const GeneratedText&) const;
-  Json citations_json(const GeneratedText&) const;
+  void add_citations(const GeneratedText&, Json& line) const;
 
  private:
   FoundNeighbours neighbours_of(Index request, std::span<const Token> chunk);
+  std::set<std::int64_t> in_text(Index request) const;  // chunks in the text of the prompt
 
   std::string project_, align_ = "end";
   Index in_context_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// gyrfalcon retro build-db|index|query|search|inspect|check: a database of text chunks, its index, and the neighbours
+// gyrfalcon retro build-db|index|query|search|page|inspect|check: a database of text chunks, its index, and the neighbours
 // of the chunks that a training run reads. Under mpiexec the ranks share the work.
 #include <algorithm>
 #include <cstdio>
@@ -12,6 +12,7 @@
 #include "src/commands/deck_arguments.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/retro_encoder.hpp"
+#include "src/commands/retro_page.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/job/run_lock.hpp"
 #include "src/parallel/collective_check.hpp"
@@ -35,6 +36,7 @@ struct RetroArguments {
   Index chunk = 64, block = 100'000, candidates = 200, saved = 20, overlap = 0, most = 5, shown_chunk = -1;
   double common = 0.1, share = 0.01;
   std::uint64_t seed = 1;
+  RetroPageOptions page;
 };
 
 // A project that a command works on.
@@ -256,6 +258,12 @@ void search(Project& p) {
   }
 }
 
+void page(Project& p) {
+  p.open();
+  p.open_database();
+  write_retro_page(p.arguments.page, p.folder(), *open_index(p), p.runtime);
+}
+
 void inspect(Project& p) {
   p.open();
   p.open_database();
@@ -350,6 +358,7 @@ void add_retro(Command& app, Action& action) {
   find->add_option("--text", a->text, "Text to search for")->required();
   find->add_option("-k,--most", a->most, "Maximum number of chunks to print")->between(1, double(retro::most_candidates))->show_default();
   add_tokenizer_option(*find, a, "the one of the project");
+  a->page.add(*add(*c, a, "page", "Write an HTML page of a text with its neighbours", Access::read, page, action));
   Command* const show = add(*c, a, "inspect", "Show the counts of a project, or one chunk", Access::read, inspect, action);
   show->add_option("--chunk", a->shown_chunk, "Id of the chunk to show")->not_negative();
   add_tokenizer_option(*show, a, "the one of the project");

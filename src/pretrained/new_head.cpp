@@ -6,6 +6,7 @@
 #include "modules/cost/flops.hpp"
 #include "modules/objectives/objective.hpp"
 #include "src/pretrained/adapters.hpp"
+#include "src/pretrained/added_retrieval.hpp"
 #include "src/pretrained/drawn_weights.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
@@ -83,7 +84,14 @@ void require_same_head(const std::filesystem::path& path, const ModelConfig& mod
 std::unique_ptr<WeightSource> open_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head, std::uint64_t seed) {
   if (new_head) return open_trunk(path, model, seed);
   require_same_head(path, model);
-  return open_adapted(path, model, seed);
+  const ModelConfig stored = defaults_of(path).model;
+  if (!adds_retrieval(stored, model)) return open_adapted(path, model, seed);
+  return add_retrieval(open_adapted(path, without_retrieval(path.string(), stored, model), seed), model, seed);
+}
+
+std::string describe_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head) {
+  if (new_head) return describe_new_head(path, model);
+  return adds_retrieval(defaults_of(path).model, model) ? describe_added_retrieval(model) : "";
 }
 
 void check_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head) {

@@ -20,9 +20,12 @@ std::string describe_new_head(const std::filesystem::path& path, const ModelConf
 // Exit::config, with a remedy, if the stored head belongs to another objective than the model's.
 void require_same_head(const std::filesystem::path& path, const ModelConfig& model);
 
-// The weights from which a run starts: those of `path` with their head, or with a new one (open_trunk). Exit::config,
-// Exit::missing, Exit::data.
+// The weights from which a run starts: those of `path` with their head, or with a new one (open_trunk), and with new layers R if
+// only the model has some (added_retrieval.hpp). Exit::config, Exit::missing, Exit::data.
 std::unique_ptr<WeightSource> open_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head, std::uint64_t seed);
+
+// One line about weights that are new; empty if there are none.
+std::string describe_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head);
 
 // The errors of a start from these weights, without reading their values: a dry run reports what the run would.
 void check_initial(const std::filesystem::path& path, const ModelConfig& model, bool new_head);

@@ -126,16 +126,19 @@ std::vector<Shading> shadings_of(const std::vector<SampledIteration>& sampled) {
     std::vector<double> magnitudes;
     for (const SampledIteration& s : sampled)
       for (const auto& [number, answer] : s.kept)
-        for (std::size_t t = 0; t < std::size_t(answer.rollout.length()); ++t)
-          if (const double v = std::abs(value_of(answer, shading.value, t)); v > 0 && std::isfinite(v)) magnitudes.push_back(v);
-    if (!magnitudes.empty()) {
-      const auto high = magnitudes.begin() + std::ptrdiff_t(scale_quantile * double(magnitudes.size() - 1));
-      std::nth_element(magnitudes.begin(), high, magnitudes.end());
-      shading.scale = *high;
-    }
+        for (std::size_t t = 0; t < std::size_t(answer.rollout.length()); ++t) magnitudes.push_back(std::abs(value_of(answer, shading.value, t)));
+    shading.scale = shade_scale(std::move(magnitudes));
     if (shading.scale > 0 || shading.value == TokenValue::advantage) shadings.push_back(shading);
   }
   return shadings;
+}
+
+double shade_scale(std::vector<double> magnitudes) {
+  std::erase_if(magnitudes, [](double v) { return !(v > 0 && std::isfinite(v)); });
+  if (magnitudes.empty()) return 0;
+  const auto high = magnitudes.begin() + std::ptrdiff_t(scale_quantile * double(magnitudes.size() - 1));
+  std::nth_element(magnitudes.begin(), high, magnitudes.end());
+  return *high;
 }
 
 std::string shade_class(double value, double scale) {

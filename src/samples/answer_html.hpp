@@ -24,6 +24,8 @@ struct Shading {
 // The shadings for which some kept answer has values; advantages always. `scale` is a high quantile of the magnitudes.
 std::vector<Shading> shadings_of(const std::vector<SampledIteration>&);
 
+// Magnitude from which a token has the darkest shade: a high quantile of those that are finite and above 0; 0 if there are none.
+double shade_scale(std::vector<double> magnitudes);
 // Class of a token with this value: "", or p1 to p4 for positive and n1 to n4 for negative values.
 std::string shade_class(double value, double scale);
 

@@ -85,7 +85,8 @@ CheckpointHeader RunStart::begin() {
     if (parts_.lead()) at.companions = companions_of(from);  // the first rank writes manifests
   });
   print_line("initial weights from " + printable(from));
-  if (parts_.run.train.new_head && parts_.lead()) print_line(describe_new_head(from, parts_.run.model));
+  if (!parts_.lead()) return at;
+  if (const std::string added = describe_initial(from, parts_.run.model, parts_.run.train.new_head); !added.empty()) print_line(added);
   return at;
 }
 
