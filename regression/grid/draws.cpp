@@ -377,13 +377,16 @@ TEST(draws, ternary_layers_equal_one_rank) {
 }
 
 // One scale per operand is that of the micro-batch and of the full weight on any layout. Blocks equal those of one rank where ranks share
-// neither a sequence nor a layer. On all layouts, traffic, memory and FLOPs are as planned.
+// neither a sequence nor a layer. On all layouts, traffic, memory and FLOPs are as planned. Some seeds need more draws until each kind of layout
+// has been compared.
 TEST(draws, fp8_gemms_equal_one_rank) {
   World world;
   const Index seed = number_of("GYR_SEED", 1);
   std::map<std::string, int> seen;
+  const std::array kinds{"blocks", "compared, blocks", "tensor parallel", "compared, tensor parallel", "compared, context parallel"};
+  const auto missing = [&] { return std::any_of(kinds.begin(), kinds.end(), [&](const char* kind) { return seen[kind] == 0; }); };
   draws_with_ties = 0;
-  for (Index i = 0; i < 30; ++i) {
+  for (Index i = 0; i < 30 || (i < 120 && missing()); ++i) {
     const Fp8Recipe recipe = i % 3 < 2 ? Fp8Recipe::tensor : i % 2 == 0 ? Fp8Recipe::blocks : Fp8Recipe::mxfp8;
     const Draw d = with_fp8(draw(std::uint64_t(seed), 3 * i, world.size), recipe);
     if (d.source_length > 0 || !can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
@@ -391,8 +394,7 @@ TEST(draws, fp8_gemms_equal_one_rank) {
     const std::string compared = d.rounds_other_values ? "" : "compared, ";
     ++seen[compared + (recipe != Fp8Recipe::tensor ? "blocks" : d.tensor > 1 ? "tensor parallel" : d.context > 1 ? "context parallel" : "data")];
   }
-  for (const char* kind : {"blocks", "compared, blocks", "tensor parallel", "compared, tensor parallel", "compared, context parallel"})
-    EXPECT_GE(seen[kind], 1) << kind;
+  for (const char* kind : kinds) EXPECT_GE(seen[kind], 1) << kind;
   EXPECT_LE(draws_with_ties, 3);
 }
 
@@ -413,18 +415,20 @@ TEST(draws, tensor_parallel_ranks_round_the_same_fp8_blocks) {
   EXPECT_EQ(draws_with_ties, 0);
 }
 
-// Layers R between all other layers, with context-parallel ranks that read the neighbours of each other's chunks.
+// Layers R between all other layers, with context-parallel ranks that read the neighbours of each other's chunks. The planned traffic is that
+// of the closed form. Some seeds need more draws until each kind of layout has been compared.
 TEST(draws, retrieval_layers_equal_one_rank) {
   World world;
   const Index seed = number_of("GYR_SEED", 1), count = number_of("GYR_DRAWS", 50);
   std::map<std::string, int> seen;
-  for (Index i = 0; i < count; ++i) {
+  const auto missing = [&] { return std::any_of(seen.begin(), seen.end(), [](const auto& kind) { return kind.second == 0; }); };
+  for (Index i = 0; i < count || (count >= 50 && i < 8 * count && missing()); ++i) {
     Choice choice(seed, i);
     const Draw base = draw(std::uint64_t(seed), i, world.size);
     if (base.source_length > 0) continue;
     const Draw d = with_retrieval(base, choice);
     if (!can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
-    const std::string complaint = wrong_step(world, d);
+    const std::string complaint = wrong(world, d);
     EXPECT_EQ(complaint, "") << "draw " << i << " of seed " << seed << " with layers R, m " << d.model.retrieval.chunk << ", k "
                              << d.model.retrieval.neighbours << ", encoder " << d.model.retrieval.encoder << ": " << d.text();
     if (world.any(!complaint.empty())) return;

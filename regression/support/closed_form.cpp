@@ -23,7 +23,7 @@ void add(Ledger& ledger, const std::string& communicator, Operation op, Index ca
 }
 
 // Symbols of layers in which a part of the rows of GEMM outputs can be recomputed (memo policy).
-const std::string single_rows = "PM*W-LB";
+const std::string single_rows = "PM*W-LBG";
 
 // Position of one rank in the layout, and the configuration that it computes with.
 struct Place {
@@ -43,6 +43,11 @@ struct Place {
   Index narrow, wide;              // bytes of the scalar type and of its accumulator type
   int attention_ranks, tensor_rank;  // tensor-parallel ranks of attention (0: mixers are not split among ranks); coordinate on the tensor axis
   int expert, expert_rank;           // number of expert-parallel ranks, and the index of this rank among them
+  // Layers R (retrieval): the first one of the model, and the layer after the last one; 0: there is none.
+  Index first_reader = 0, readers_end = 0;
+  std::vector<Index> borders = {};  // of this rank's chunks within the model: the layer after each
+  // True if this rank has the first layer R, if a part of its activations is offloaded, and if this place is that of its encoder.
+  bool has_first_reader = false, partly_offloaded = false, of_neighbours = false;
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
@@ -64,7 +69,7 @@ struct Place {
       }
       parts.push_back(int(span.size()) + (span.first == 0) + (span.last == c.model.layers()));
     }
-    return {c,
+    Place p{c,
             layout.size(token_axes),
             pipeline,
             layout.size(Axis::context),
@@ -89,13 +94,59 @@ struct Place {
             layout.coordinate(position, Axis::tensor),
             layout.expert,
             layout.coordinate(position, token_axes) % layout.expert};
+    p.find_layers_of_retrieval(layout);
+    return p;
   }
-  // The encoder's view: only encoder layers, with the encoder's embedding if it is on this rank.
+  // Sets what depends on layers R. The source has k neighbours of 2 m tokens for each chunk of m tokens.
+  void find_layers_of_retrieval(const Layout& layout) {
+    const std::string& pattern = model().pattern;
+    if (pattern.find('R') == std::string::npos) return;
+    first_reader = Index(pattern.find('R')), readers_end = Index(pattern.rfind('R')) + 1;
+    source = {tokens.rows() / model().retrieval.chunk * model().retrieval.neighbours, 2 * model().retrieval.chunk};
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      const Span span = layout.stages[std::size_t(chunk * pipeline + stage)];
+      if (span.first > 0) borders.push_back(span.first);
+      if (span.last < model().layers()) borders.push_back(span.last);
+      if (first_reader < span.first || first_reader >= span.last) continue;
+      has_first_reader = true;
+      partly_offloaded = config.offload.on && config.offload.alpha < 1 && (span.last < model().layers() || first_reader + 2 < span.last);
+    }
+  }
+  bool reads_neighbours() const { return readers_end > 0; }
+  // The encoder's view: only encoder layers, with the encoder's embedding if it is on this rank. That of neighbours is recomputed with the
+  // first layer R, and its layers * and - recompute rows that were not offloaded.
   Place reading() const {
     Place p = *this;
     p.layers = encoder, p.memo = encoder_memo, p.of_head.clear(), p.tokens = source;
     p.stage = first() ? 0 : 1, p.pipeline = 3;
+    if (!reads_neighbours()) return p;
+    p.of_neighbours = true;
+    p.layers = has_first_reader ? model().retrieval.encoder : "";
+    p.memo.clear();
+    for (const char symbol : p.layers) p.memo += partly_offloaded && symbol != 'X' ? 'a' : '-';
+    p.config.recompute = {};
+    p.config.recompute.all = config.recompute.of('R');
     return p;
+  }
+  // The layers with their weights: layers R have those of cross-attention, and the first one also its encoder's.
+  Place with_encoder_of_neighbours() const {
+    Place p = *this;
+    p.layers.clear();
+    for (const char symbol : layers) p.layers += symbol == 'R' ? 'X' : symbol;
+    if (has_first_reader) p.layers += model().retrieval.encoder;
+    return p;
+  }
+  // True if the second forward of the first layer R gathers the rows that its encoder reads, though it does not compute its queries again.
+  bool encodes_again() const {
+    const Recompute policy = config.recompute.of('R');
+    const bool splits = partly_offloaded && model().retrieval.encoder.find_first_of("*-") != std::string::npos;
+    return has_first_reader && (policy ? *policy < RecomputeCost::gemm : splits);
+  }
+  // Rows of encoded neighbours of the chunks before this rank's blocks of tokens, in all sequences.
+  Index neighbours_before_blocks() const {
+    const Index m = model().retrieval.chunk, blocks = tokens.order == SequenceOrder::zigzag ? 2 : 1;
+    if (!reads_neighbours() || context == 1 || m == 1) return 0;
+    return tokens.batch * (blocks - (tokens.rank == 0 ? 1 : 0)) * model().retrieval.neighbours * 2 * m;
   }
   // The decoder's view: all layers except the encoder's.
   Place writing() const {
@@ -330,7 +381,7 @@ void layer_weights(const Place& p, char symbol, bool has_norm, const Shards& s, 
   Run& of_mixers = p.attention_ranks > 0 && symbol == 'P' ? x.team : x.all;
   if (symbol == encoder_end) return norm_weights(m, x.all), relative_bias_weights(m.attention, s, x.all);
   if (has_norm) residual_norm_weights(m, x.all);
-  if (symbol == 'X') cross_attention_weights(m.attention, s, x.all);
+  if (symbol == 'X' || symbol == 'R') cross_attention_weights(m.attention, s, x.all);
   for (const Mixers& mixers : ssm_of(p))
     if (has(mixers)) mamba_weights(m.mamba, mixers.shards(p), of_mixers);
   for (const Mixers& mixers : attention_of(p))
@@ -404,6 +455,8 @@ Buckets buckets_of(const Place& p) {
     PartRun layer;
     const bool first = i == 0 && p.first();
     layer_weights(p, p.layers[i], !first || !m.embed_norm, s, layer);
+    if (p.has_first_reader && i == p.layers.find('R'))
+      for (const char symbol : m.retrieval.encoder) layer_weights(p, symbol, true, s, layer);
     all.of_part.push_back(add(layer, false));
   }
   if (p.last()) {
@@ -468,9 +521,12 @@ BufferUses buffer_uses(const Place& p, const Buckets& buckets) {
   return uses;
 }
 
-// Number of layers that are recomputed up to their last residual sum, which is needed only if a norm follows that sum.
+// Number of layers that are recomputed up to their last residual sum, which is needed only if a norm follows that sum. In the encoder of
+// neighbours, the next layer needs it.
 Index last_sums_again(const Place& p, const char* symbols) {
-  return p.model().norm_placement == NormPlacement::before ? 0 : p.count(symbols, RecomputeCost::sum);
+  const Index sums = p.count(symbols, RecomputeCost::sum);
+  if (p.model().norm_placement != NormPlacement::before) return sums;
+  return p.of_neighbours && sums > 0 ? sums - 1 : 0;
 }
 
 // Tensor-parallel traffic. Every residual branch is reduced in forward and backward, the embedding and the head's input
@@ -482,11 +538,12 @@ void tensor_axis(const Place& p, Ledger& ledger) {
   const auto reduce = [&](const std::string& name, Index calls, Index bytes) { add(ledger, name, Operation::all_reduce, calls, bytes); };
   const MambaConfig& c = p.model().mamba;
   const Index micros = p.config.micros;
-  const Index residuals = 2 * p.count("P") + p.count("M*W-EBLXG");
+  const Index residuals = 2 * p.count("P") + p.count("M*W-EBLXGR");
   const auto again = [&](const char* symbols, RecomputeCost least) { return p.count(symbols, least); };
   // In a layer that is recomputed, the inputs of its GEMMs are gathered again.
-  const Index sums_again = again("P", RecomputeCost::sum) + last_sums_again(p, "PM*W-EBLXG"),
-              gathers_again = 2 * again("P", RecomputeCost::gemm) + again("M*W-EBLXG", RecomputeCost::gemm);
+  const Index sums_again = again("P", RecomputeCost::sum) + last_sums_again(p, "PM*W-EBLXGR"),
+              gathers_again =
+                  2 * again("P", RecomputeCost::gemm) + again("M*W-EBLXGR", RecomputeCost::gemm) + (!p.of_neighbours && p.encodes_again());
   // A multi-token prediction module reduces its embedding, its projection, and the gradients of both inputs; like the
   // head it reduces its input gradient. With sequence parallelism it gathers both inputs twice, the gradients of
   // projection and embedding, and the head's input. The sentence-order head gathers rows and reduces the gradient like
@@ -572,7 +629,7 @@ void fp8_maxima(const Place& p, Ledger& ledger) {
 void source_over_tensor(const Place& p, Ledger& ledger) {
   if (p.tensor == 1) return;
   const Place source = p.reading();
-  const Index each = p.config.micros * p.count("X"), again = p.config.micros * p.count("X", RecomputeCost::gemm);
+  const Index each = p.config.micros * p.count("XR"), again = p.config.micros * p.count("XR", RecomputeCost::gemm);
   if (p.sequence) {
     add(ledger, "tensor", Operation::reduce_scatter, each, p.tensor * source.kept_bytes());
     add(ledger, "tensor", Operation::all_gather, 2 * each + again, source.kept_bytes());
@@ -583,7 +640,8 @@ void source_over_tensor(const Place& p, Ledger& ledger) {
 
 // Weights that several tensor-parallel ranks replicate: their gradients are summed once per step, in one call per
 // number of replicas.
-void replicas(const Place& p, Ledger& ledger) {
+void replicas(const Place& of_rank, Ledger& ledger) {
+  const Place p = of_rank.with_encoder_of_neighbours();
   const ModelConfig& m = p.model();
   const MambaConfig& c = m.mamba;
   std::map<std::string, Index> elements;
@@ -763,6 +821,21 @@ void source_over_context(const Place& p, Ledger& ledger) {
   add(ledger, "context", Operation::reduce_scatter, each, p.context * kv * p.wide);
 }
 
+// Layers R over context-parallel ranks, in the first of them only: the encoded neighbours of the last chunk of a block go to the rank with
+// the next block, and their gradient returns. In zigzag order, the second blocks follow each other from the last rank to the first one.
+void neighbours_over_context(const Place& p, Ledger& ledger) {
+  if (p.context == 1 || !p.has_first_reader || p.model().retrieval.chunk == 1) return;
+  const RetrievalConfig& c = p.model().retrieval;
+  const Index bytes = p.tokens.batch * c.neighbours * 2 * c.chunk * p.model().hidden_size * p.narrow;
+  const bool above = p.tokens.rank + 1 < p.context, below = p.tokens.rank > 0;
+  for (int block = 0; block < (p.tokens.order == SequenceOrder::zigzag ? 2 : 1); ++block)
+    for (int backward = 0; backward < 2; ++backward) {
+      const bool sends = block == backward ? above : below, receives = block == backward ? below : above;
+      if (sends || receives)
+        add(ledger, "context", sends && receives ? Operation::shift : sends ? Operation::send : Operation::receive, p.config.micros, bytes);
+    }
+}
+
 // Expert-parallel traffic. The counts of chosen experts are summed once per step. Each row is sent to its experts with
 // its weight and returned, in both directions. Received rows are counted for even routing; a remainder goes to the
 // experts in turn.
@@ -782,11 +855,23 @@ void expert_ranks(const Place& p, Ledger& ledger) {
   exchange(times, received * p.wide);
 }
 
+// Layers R over pipeline stages: encoded or, up to the first R, embedded neighbours are sent up to the last R, and those of the chunks
+// before blocks of tokens from the first R on. Gradients return.
+void neighbours_over_pipeline(const Place& p, Ledger& ledger) {
+  const Index before = p.neighbours_before_blocks() * p.model().hidden_size * p.narrow;
+  for (const Index layer : p.borders)
+    for (const Operation op : {Operation::send, Operation::receive}) {
+      if (layer < p.readers_end) add(ledger, "pipeline", op, p.config.micros, p.reading().kept_bytes());
+      if (layer > p.first_reader && layer < p.readers_end && before > 0) add(ledger, "pipeline", op, p.config.micros, before);
+    }
+}
+
 void pipeline_axis(const Place& p, Ledger& ledger) {
   const Index neighbours = 2 * p.chunks - p.first() - p.last();  // neighbours of all chunks, except at the model's ends
   add(ledger, "pipeline", Operation::send, p.config.micros * neighbours, p.kept_bytes());
   add(ledger, "pipeline", Operation::receive, p.config.micros * neighbours, p.kept_bytes());
-  for (const Index other_part : {p.source.rows() > 0 ? p.reading().kept_bytes() : 0, p.bias_bytes()})
+  neighbours_over_pipeline(p, ledger);
+  for (const Index other_part : {p.source.rows() > 0 && !p.reads_neighbours() ? p.reading().kept_bytes() : 0, p.bias_bytes()})
     for (const Operation op : {Operation::send, Operation::receive})
       if (other_part > 0) add(ledger, "pipeline", op, p.config.micros * neighbours, other_part);
 }
@@ -857,9 +942,9 @@ Ledger closed_form(const EngineConfig& config, const Layout& layout, int positio
   context_axis(p.writing(), ledger);
   if (p.source.rows() > 0) {
     tensor_axis(p.reading(), ledger);
-    context_axis(p.reading(), ledger);
+    if (!p.reads_neighbours()) context_axis(p.reading(), ledger), source_over_context(p, ledger);
+    neighbours_over_context(p, ledger);
     source_over_tensor(p, ledger);
-    source_over_context(p, ledger);
   }
   expert_ranks(p, ledger);
   pipeline_axis(p, ledger);
@@ -905,7 +990,8 @@ bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_r
 
 bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const auto split = [](Index units, int ranks) { return units % ranks == 0 || ranks % units == 0; };
-  const auto used = [layers = all_layers(m)](char symbol) { return layers.find(symbol) != std::string::npos; };
+  const std::string of_decoder = all_layers(m), layers = of_decoder.find('R') == std::string::npos ? of_decoder : of_decoder + m.retrieval.encoder;
+  const auto used = [&](char symbol) { return layers.find(symbol) != std::string::npos; };
   const auto attention = [&](int ranks) { return split(m.attention.num_heads, ranks) && split(m.attention.num_kv_heads, ranks); };
   const auto ssm = [&](int ranks) { return split(m.mamba.num_heads, ranks) && split(m.mamba.num_groups, ranks); };
   const bool separate = attention_ranks > 0;
