@@ -229,7 +229,9 @@ void CrossAttention<T>::for_neighbours(const Pass& a, const Attend& attend_to) c
       const ChunksOfText of_text(a.source->sequences, chunks, m);
       ensure(a.source->stream.rows == of_text.rows(), "{} rows of the text are no {} chunks of {}", a.source->stream.rows, chunks, m);
       of_text.each([&](Index chunk, Index count, Index length, Index row) {
-        attend_to(shape(count, r, length), Mask{false}, n * read + chunk * r, count * r, row, count * length, Carry::fresh);
+        const Index first = n * read + chunk * r;
+        const Mask seen{false, 0, 0, a.sequences.visible_encoder_range.of_rows(first, count * r)};
+        attend_to(shape(count, r, length), seen, first, count * r, row, count * length, Carry::fresh);
       });
     } else {
       const Carry carry = n == 0 ? Carry::fresh : Carry::continued;

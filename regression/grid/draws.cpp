@@ -348,7 +348,7 @@ class Choice {
 // A draw in which layers R replace some layers. What they do not support is replaced too.
 Draw with_retrieval(Draw d, Choice& choice) {
   ModelConfig& m = d.model;
-  d.masked = d.ordered = d.packed = false, d.classes = 0, d.beta = 0, d.ahead.depths = 0, d.frozen.clear();
+  d.masked = d.ordered = false, d.classes = 0, d.beta = 0, d.ahead.depths = 0, d.frozen.clear();
   m.lora = {}, m.dropout = {}, m.attention.causal = true, m.attention.relative_bias.buckets = 0, m.attention.rope_scaling = {};
   m.embed_norm = false, m.moe.capacity_factor = 0;
   if (m.norm_placement == NormPlacement::after) m.norm_placement = NormPlacement::before;
@@ -434,6 +434,7 @@ TEST(draws, retrieval_layers_equal_one_rank) {
     if (world.any(!complaint.empty())) return;
     ++seen["all"], seen["context"] += d.context > 1, seen["tensor"] += d.tensor > 1, seen["pipeline"] += d.pipeline > 1;
     seen["sequence"] += d.sequence, seen["recompute"] += bool(d.recompute.all), seen["offload"] += d.offload.on;
+    seen["packed"] += d.packed, seen["context and packed"] += d.context > 1 && d.packed;
     seen["context and pipeline"] += d.context > 1 && d.pipeline > 1, seen["context and recompute"] += d.context > 1 && d.recompute.all;
   }
   for (const auto& [kind, times] : seen) EXPECT_TRUE(count < 50 || times >= 1) << kind;

@@ -61,7 +61,6 @@ void check_retrieval(const RunConfig& run) {
   require(!run.model.lora, Exit::config,
           "finetune.lora.rank = {}: layers R of model.pattern take no adapters; set it to 0, and choose weights to train with optimizer.frozen",
           run.model.lora.rank);
-  require(!run.data.separate, Exit::config, "data.documents = separate: layers R of model.pattern read chunks of joined documents; set it to joined");
   require(run.data.order != "documents", Exit::config,
           "data.order = documents: layers R of model.pattern read the neighbours of windows of joined documents; set it to shuffled or megatron");
   require(run.models.empty(), Exit::config, "models: layers R of model.pattern support no further models; remove this section");

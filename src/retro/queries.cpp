@@ -39,6 +39,9 @@ QuerySettings query_settings_in(const Json& json) {
   const std::string retriever = json.value("retriever", "bm25");
   require(retriever == "bm25" || retriever == "flat", Exit::data, "'retriever' is neither bm25 nor flat");
   s.vectors = retriever == "flat";
+  const std::string documents = json.value("documents", "joined");
+  require(documents == "joined" || documents == "separate", Exit::data, "'documents' is neither joined nor separate");
+  s.separate = documents == "separate";
   return s;
 }
 
@@ -78,6 +81,7 @@ NamedValues QuerySettings::values() const {
   if (validation) values.emplace_back("samples of", "validation");
   if (overlap > 0) values.emplace_back("overlap", std::to_string(overlap));
   if (vectors) values.emplace_back("retriever", "flat");
+  if (separate) values.emplace_back("data.documents", "separate");
   for (std::size_t c = 0; c < corpora.size(); ++c) {
     for (auto& value : values_of(corpora[c], fmt::format("corpus {}:", c))) values.push_back(std::move(value));
     if (!weights.empty()) values.emplace_back(fmt::format("corpus {}: weight", c), fmt::format("{}", weights[c]));
@@ -107,6 +111,7 @@ void write_query_settings(const fs::path& folder, const QuerySettings& s) {
   if (s.validation) json["samples_of"] = "validation";
   if (s.overlap > 0) json["overlap"] = s.overlap;
   if (s.vectors) json["retriever"] = "flat";
+  if (s.separate) json["documents"] = "separate";
   OutputFile file(folder / "config.json");
   file.append(json_text(json, 2) + "\n");
   file.commit();
@@ -148,11 +153,13 @@ std::pair<std::int64_t, std::vector<Extract>> QuerySamples::extracts(std::int64_
 QuerySamples::Sample QuerySamples::sample(std::int64_t number) const {
   const auto [corpus, parts] = extracts(number);
   std::vector<std::int32_t> tokens;
+  std::vector<std::int64_t> ends;  // of the documents within the sample
   Sample sample;
   for (const Extract& part : parts) {
     const std::size_t before = tokens.size();
     tokens.resize(before + std::size_t(part.count));
     dataset_->file(corpus).read(part.sequence, part.offset, std::span(tokens).subspan(before));
+    ends.push_back(std::int64_t(tokens.size()));
     if (const std::int64_t c = in_project_[std::size_t(corpus)]; c >= 0) sample.documents.push_back({std::uint32_t(c), std::uint32_t(part.sequence)});
   }
   std::sort(sample.documents.begin(), sample.documents.end());
@@ -162,7 +169,11 @@ QuerySamples::Sample QuerySamples::sample(std::int64_t number) const {
   const auto part = [&](std::int64_t first, std::int64_t last) { return std::vector(tokens.begin() + first, tokens.begin() + last); };
   for (std::int64_t first = 0; first < read; first += settings_.chunk) {
     const std::int64_t last = std::min(first + settings_.chunk, read);
-    sample.chunks.push_back(part(first, last)), sample.continuations.push_back(part(last, std::min(last + settings_.chunk, all)));
+    const auto end = std::lower_bound(ends.begin(), ends.end(), last);  // of the document of the chunk's last token
+    const std::int64_t begin = settings_.separate && end != ends.begin() ? *(end - 1) : 0,
+                       most = settings_.separate && end != ends.end() ? *end : all;
+    sample.chunks.push_back(part(std::max(first, begin), last));
+    sample.continuations.push_back(part(last, std::min(last + settings_.chunk, most)));
   }
   return sample;
 }

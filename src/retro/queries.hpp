@@ -30,6 +30,8 @@ struct QuerySettings {
   // Neighbours that have a run of this number of tokens in common with the tokens after the chunk are left out; 0: none
   std::int64_t overlap = 0;
   bool vectors = false;  // true: the index has vectors of an encoder; false: BM25
+  // True: the query of a chunk has only tokens of the document of its last token (data.documents: separate)
+  bool separate = false;
 
   NamedValues values() const;
   std::string hash() const { return hash_of(values()); }

@@ -28,7 +28,7 @@ retro::QuerySettings query_settings_of(const RunConfig& run, const retro::Projec
   s.chunk = project.chunk, s.block = project.block;
   for (const std::string& prefix : run.data.prefixes) s.corpora.push_back(retro::corpus_mark(TokenFile(prefix)));
   s.weights = run.data.weights, s.split = run.data.split, s.order = run.data.order, s.seed = run.data.seed;
-  s.seq_length = run.train.seq_length;
+  s.seq_length = run.train.seq_length, s.separate = run.data.separate;
   s.validation = split == Split::validation;
   if (run.data.order == "megatron") s.samples = s.validation ? run.train.eval_batches * run.largest_batch() : samples_of(run);
   return s;

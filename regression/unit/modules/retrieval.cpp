@@ -9,6 +9,7 @@
 #include "regression/support/retrieval.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
+#include "src/verify/equality.hpp"
 
 namespace gyr::testing::retrieval_suite {
 namespace {
@@ -224,6 +225,96 @@ TEST(retrieval, rows_see_no_later_token_or_neighbour) {
                           fmt::format("{} neighbour {}", pattern, i));
     }
   }
+}
+
+namespace {
+
+// Positions in drawn documents of a micro-batch.
+std::vector<std::int32_t> drawn_positions(std::mt19937& random, const EngineConfig& c) {
+  std::vector<std::int32_t> positions;
+  for (Index row = 0; row < c.micro_batch_size * c.seq_length; ++row)
+    positions.push_back(row % c.seq_length == 0 || random() % 4 == 0 ? 0 : positions.back() + 1);
+  return positions;
+}
+
+// Rows that a change may change, and those that it must change.
+struct Reached {
+  std::vector<bool> may, must;
+  explicit Reached(std::size_t rows) : may(rows), must(rows) {}
+};
+void expect_only(const Reached& reached, const std::vector<double>& before, const std::vector<double>& after, const std::string& what) {
+  for (std::size_t row = 0; row < before.size(); ++row) {
+    if (!reached.may[row]) EXPECT_EQ(before[row], after[row]) << what << ", row " << row;
+    if (reached.must[row]) EXPECT_NE(before[row], after[row]) << what << ", row " << row;
+  }
+}
+
+}  // namespace
+
+// A token reaches later rows of its document only, among them the last row of its chunk, which reads the neighbours that have read the token.
+// The neighbours of a chunk reach the rows that see them, if their document has the chunk's last token.
+TEST(retrieval, packed_documents_see_no_other_document) {
+  std::mt19937 random(seed_of_run());
+  constexpr Index chunk = 4, chunks = 3, length = chunk * chunks, rows = 2 * length;
+  for (const char* pattern : {"R-", "*R-", "PRMR"}) {
+    const ModelConfig c = retrieval_model(pattern, chunk, 2, "*X-*-");
+    const EngineConfig config = retrieval_config(c, 2, chunks);
+    Rig<double> rig(config, single_rank_grid(c.layers()));
+    MicroBatch batch = retrieval_batch(config, random(), true);
+    batch.positions = drawn_positions(random, config);
+    const auto first_of = [&](Index row) { return row - batch.positions[std::size_t(row)]; };
+    const auto before = losses_of(rig.engine, batch);
+    for (Index row = 0; row < rows; ++row) {
+      Reached reached(rows);
+      const Index last = row / chunk * chunk + chunk - 1;
+      for (Index r = row; r < rows; ++r) reached.may[std::size_t(r)] = first_of(r) == first_of(row);
+      reached.must[std::size_t(row)] = true, reached.must[std::size_t(last)] = first_of(last) == first_of(row);
+      MicroBatch other = batch;
+      other.tokens[std::size_t(row)] = (other.tokens[std::size_t(row)] + 1) % Token(c.vocab_size);
+      expect_only(reached, before, losses_of(rig.engine, other), fmt::format("{} token {}", pattern, row));
+    }
+    for (Index i = 0; i < 2 * rows / chunk; ++i) {
+      Reached reached(rows);
+      const Index last = i % (rows / chunk) * chunk + chunk - 1;
+      for (Index r = last; r < rows; ++r)
+        reached.may[std::size_t(r)] = first_of(r) == first_of(last), reached.must[std::size_t(r)] = reached.may[std::size_t(r)] && r < last + chunk;
+      MicroBatch other = batch;
+      Token& token = other.source.tokens[std::size_t(i * 2 * chunk)];
+      token = (token + 1) % Token(c.vocab_size);
+      expect_only(reached, before, losses_of(rig.engine, other), fmt::format("{} neighbour {}", pattern, i));
+    }
+  }
+}
+
+// Documents of full chunks, packed into one sequence, equal a batch of these documents: losses and gradients.
+TEST(retrieval, packed_documents_equal_unpacked_documents) {
+  std::mt19937 random(seed_of_run());
+  for (const char* pattern : {"*R-", "PRMR"}) {
+    const Index documents = 3, length = 2 * 3;
+    const ModelConfig c = retrieval_model(pattern, 3, 2, "*X-*-");
+    const EngineConfig alone = retrieval_config(c, documents, 2), joined = retrieval_config(c, 1, 2 * documents);
+    const MicroBatch batch = retrieval_batch(alone, random());
+    MicroBatch packed = batch;
+    packed.batch = 1, packed.seq_length *= documents, packed.source.length *= documents;
+    for (Index row = 0; row < documents * length; ++row) packed.positions.push_back(std::int32_t(row % length));
+    const auto step = [&](const EngineConfig& config, const MicroBatch& m) {
+      Rig<double> rig(config, single_rank_grid(c.layers()));
+      const StepResult result = rig.engine.gradients([&](int) { return m; }, 1, 1);
+      return StepOutcome{result, gathered_gradients(rig.engine)};
+    };
+    const Errors errors = errors_of(step(alone, batch), step(joined, packed));
+    EXPECT_TRUE(within_limits(errors, DType::f64)) << pattern << ": loss " << errors.loss << ", gradient " << errors.worst_gradient();
+  }
+}
+
+TEST(retrieval, gradients_of_packed_documents_equal_differences) {
+  std::mt19937 random(seed_of_run());
+  const ModelConfig c = retrieval_model("PR*R", 3, 2, "*X-");
+  const EngineConfig config = retrieval_config(c, 2, 3);
+  Rig<double> rig(config, single_rank_grid(c.layers()));
+  MicroBatch batch = retrieval_batch(config, random());
+  batch.positions = drawn_positions(random, config);
+  expect_differences_of(rig.engine, batch);
 }
 
 TEST(retrieval, padding_of_neighbours_changes_no_bit) {

@@ -135,6 +135,38 @@ TEST(retro_project, neighbours_are_of_no_document_of_their_sample) {
   }
 }
 
+// With separate documents, the query of a chunk and its continuation have only tokens of the document of the chunk's last token.
+TEST(retro_project, queries_leave_out_other_packed_documents) {
+  std::mt19937 random(seed_of_run());
+  const Folder folder;
+  write_token_files(folder / "a", drawn_documents(random, 80, 25, 30), TokenType::u16);
+  const RetroProject project(folder / "p", plain_settings({folder / "a"}, 4, 50));
+  retro::QuerySettings s = project.queries(12, "megatron", 20);
+  const std::string joined = s.hash();
+  s.separate = true;
+  EXPECT_NE(s.hash(), joined);
+  EXPECT_EQ(retro::read_query_settings(project.find(s)).hash(), s.hash());
+  DatasetOptions options = s.dataset();
+  options.separate = true;
+  const Dataset data(options);
+  const retro::QuerySamples samples(s, project.settings, "config.json");
+  int shorter = 0;
+  for (std::int64_t number = 0; number < 20; ++number) {
+    const Sample full = data.sample(number);
+    const auto part = [&](Index first, Index last) { return std::vector(full.tokens.begin() + first, full.tokens.begin() + last); };
+    const auto sample = samples.sample(number);
+    for (Index chunk = 0; chunk < 3; ++chunk) {
+      const Index last = 4 * chunk + 3, first = std::max<Index>(4 * chunk, last - full.positions[std::size_t(last)]);
+      Index end = last + 1;
+      while (end < std::min<Index>(last + 5, 13) && full.positions[std::size_t(end)] > 0) ++end;
+      EXPECT_EQ(sample.chunks[std::size_t(chunk)], part(first, last + 1)) << "sample " << number << " chunk " << chunk;
+      EXPECT_EQ(sample.continuations[std::size_t(chunk)], part(last + 1, end)) << "sample " << number << " chunk " << chunk;
+      shorter += first > 4 * chunk;
+    }
+  }
+  EXPECT_GT(shorter, 0);
+}
+
 TEST(retro_project, neighbours_are_the_first_candidates_that_remain) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 50; ++draw) {

@@ -226,27 +226,57 @@ void Chunk::upload_source_ranges(Device& dev, Slot& slot, std::span<const Index>
   text.visible_encoder_range = {begins, slot.visible_begins, ends, slot.visible_ends};
 }
 
-// Row i of the queries of a chunk sees the tokens of each of its k neighbours, without padding.
+namespace {
+
+// For each row, the counts of visible tokens before and after the index that equals its number in its sequence.
+struct VisibleRanges {
+  std::vector<std::int32_t>&begins, &ends;
+
+  // Row i sees tokens [first, last). Neither may decrease from row to row.
+  void add(Index i, Index first, Index last) const { begins.push_back(std::int32_t(i - first)), ends.push_back(std::int32_t(last - 1 - i)); }
+};
+
+// Packed documents: rows of a neighbour see those rows of its chunk that belong to the document of the chunk's last token.
+void add_ranges_of_chunk(const VisibleRanges& ranges, const Text& text, const RetrievalConfig& c, const SequenceLayout& neighbours) {
+  for (Index n = 0; n < neighbours.batch; ++n) {
+    const Index last = n % (neighbours.batch / c.neighbours) * c.chunk + c.chunk - 1;
+    const Index first = std::max<Index>(0, c.chunk - 1 - text.positions[std::size_t(last)]);
+    for (Index i = 0; i < neighbours.seq_length; ++i) ranges.add(i, first, c.chunk);
+  }
+}
+
+}  // namespace
+
+// Row i of the queries of a chunk sees the tokens of each of its k neighbours, without padding. With packed documents, it sees none if its
+// document begins after the chunk, and the ranges of the rows of all neighbours follow those of the queries.
 void Chunk::upload_neighbour_ranges(Device& dev, Slot& slot, std::span<const Index> lengths) const {
   SequenceLayout& text = slot.text.sequences;
   if (text.seq_length == 1 && !text.chunks.lengths.empty()) return;  // generation, in which a token sees cached neighbours
   const RetrievalConfig& c = config_.retrieval;
-  const Index rows =
-      generates(text) ? slot.source.sequences.batch * c.chunk : c.neighbours * (text.rows() + chunks_before_blocks(text, c.chunk) * (c.chunk - 1));
+  SequenceLayout& source = slot.source.sequences;
+  const bool packed = text.documents.packed();
+  const Index queries = generates(text) ? source.batch * c.chunk : c.neighbours * (text.rows() + chunks_before_blocks(text, c.chunk) * (c.chunk - 1));
+  const Index rows = queries + (generates(text) ? 0 : source.rows());
   const auto begins = slot.frame.put(Keys::visible_begins, rows), ends = slot.frame.put(Keys::visible_ends, rows);
-  if (lengths.empty()) return;
+  if (lengths.empty() && !packed) return;
   slot.visible_begins.clear(), slot.visible_ends.clear();
-  const auto see = [&](Index length, Index queries) {
-    for (Index i = 0; i < queries; ++i) slot.visible_begins.push_back(std::int32_t(i)), slot.visible_ends.push_back(std::int32_t(length - 1 - i));
-  };
-  if (generates(text))
-    for (const Index length : lengths) see(length, c.chunk);
-  else
-    for (const QueriedNeighbour& n : queried_neighbours(text, c)) see(lengths[std::size_t(n.index)], n.rows);
-  ensure(Index(slot.visible_begins.size()) == rows, "{} rows of queries instead of {}", slot.visible_begins.size(), rows);
-  upload<std::int32_t>(dev, slot.visible_begins, begins);
-  upload<std::int32_t>(dev, slot.visible_ends, ends);
-  text.visible_encoder_range = {begins, slot.visible_begins, ends, slot.visible_ends};
+  const VisibleRanges ranges{slot.visible_begins, slot.visible_ends};
+  const auto length_of = [&](Index neighbour) { return lengths.empty() ? source.seq_length : lengths[std::size_t(neighbour)]; };
+  for (Index n = 0; generates(text) && n < source.batch; ++n)
+    for (Index i = 0; i < c.chunk; ++i) ranges.add(i, 0, length_of(n));
+  if (!generates(text))
+    for (const QueriedNeighbour& n : queried_neighbours(text, c)) {
+      const Index length = length_of(n.index);
+      for (Index i = 0; i < n.rows; ++i) ranges.add(i, !packed || n.seen_by(i, slot.text.positions) ? 0 : length, length);
+    }
+  ensure(Index(slot.visible_begins.size()) == queries, "{} rows of queries instead of {}", slot.visible_begins.size(), queries);
+  if (packed) add_ranges_of_chunk(ranges, slot.text, c, source);
+  const Index used = Index(slot.visible_begins.size());
+  upload<std::int32_t>(dev, slot.visible_begins, gyr::rows(begins, 0, used));
+  upload<std::int32_t>(dev, slot.visible_ends, gyr::rows(ends, 0, used));
+  const Documents visible{gyr::rows(begins, 0, used), slot.visible_begins, gyr::rows(ends, 0, used), slot.visible_ends};
+  text.visible_encoder_range = visible.of_rows(0, queries);
+  source.visible_encoder_range = packed ? visible.of_rows(queries, source.rows()) : Documents();
 }
 
 void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std::span<const Token> tokens) const {

@@ -9,12 +9,15 @@ std::vector<QueriedNeighbour> queried_neighbours(const SequenceLayout& s, const 
   const Index chunks = s.full_length() / c.chunk, of_block = s.block_length() / c.chunk;
   std::vector<QueriedNeighbour> all;
   for (Index n = 0; n < c.neighbours; ++n) {
-    const auto add = [&](Index b, Index chunk, Index rows) { all.push_back({(n * s.batch + b) * chunks + chunk, rows}); };
+    const auto add = [&](Index b, Index chunk, const QueriedNeighbour& rows) {
+      all.push_back(rows), all.back().index = (n * s.batch + b) * chunks + chunk;
+    };
     for (Index b = 0; b < s.batch; ++b)
-      for (Index t = 0; t < s.seq_length; t += c.chunk) add(b, s.place(t) / c.chunk, c.chunk);
+      for (Index t = 0; t < s.seq_length; t += c.chunk) add(b, s.place(t) / c.chunk, {0, c.chunk, b * s.seq_length + t + c.chunk - 1, 0});
     for (Index b = 0; b < s.batch && chunks_before_blocks(s, c.chunk) > 0; ++b)
       for (Index i = 0; i < s.blocks(); ++i)
-        if (const Index block = s.block(s.rank, i); block > 0) add(b, block * of_block - 1, c.chunk - 1);
+        if (const Index block = s.block(s.rank, i); block > 0)
+          add(b, block * of_block - 1, {0, c.chunk - 1, b * s.seq_length + i * s.block_length(), 1});
   }
   return all;
 }

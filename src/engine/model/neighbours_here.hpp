@@ -10,9 +10,16 @@ namespace gyr {
 // The neighbours of the chunks of this rank's blocks, in the order of the blocks. Empty tokens or lengths stay empty.
 EncoderInput neighbours_here(const SequenceLayout& text, const RetrievalConfig&, const EncoderInput& all);
 
-// A neighbour that rows of this rank attend to, and the number of these rows.
+// A neighbour that rows of this rank attend to: the number of these rows, which are consecutive; the first of them among this rank's rows of the
+// text; and its distance from the last token of the chunk, whose position is `after` less. Rows may go on after the end of a block.
 struct QueriedNeighbour {
-  Index index, rows;
+  Index index, rows, row, after;
+
+  // Packed documents: row `i` sees the neighbour if its document has the last token of the chunk. `positions`: of the rows in their documents.
+  bool seen_by(Index i, std::span<const std::int32_t> positions) const {
+    const auto at = std::size_t(row + i);
+    return at < positions.size() && Index(positions[at]) >= after + i;
+  }
 };
 // In the order of the queries: for each n, the n-th neighbours of this rank's chunks, then those of the chunks before its
 // blocks.
