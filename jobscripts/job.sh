@@ -189,7 +189,9 @@ main() {
   read -r -a start <<< "$words"
   command -v "${start[0]}" > /dev/null || refuse 69 "the launcher ${start[0]} is missing; set LAUNCHER to one, or load its module in the site file"
   [ "$bind" = gpu ] && start+=("$here/rank_gpu.sh")
-  say "$(scheduler) ${SLURM_JOB_ID:-${PBS_JOBID:-}} on ${SLURM_JOB_NODELIST:-$(hostname)}: $count ranks of $each threads, ${start[*]}"
+  name=$(scheduler) number=${SLURM_JOB_ID:-${PBS_JOBID:-}}
+  [ "$name" != none ] || name='no scheduler,'
+  say "$name${number:+ $number} on ${SLURM_JOB_NODELIST:-$(hostname)}: ranks: $count, threads of each: $each, ${start[*]}"
   verified "${start[@]}" "$gyrfalcon" verify "$@"
   watch=$(limit)
   [ -z "$watch" ] || changes=("$watch")

@@ -64,6 +64,7 @@ read_site() {
   fi
   for file in "${files[@]}"; do
     [ -f "$file" ] || continue
+    [ -r "$file" ] || refuse 74 "the site file $file cannot be read; change its permissions, or set GYRFALCON_SITE to another one"
     bash -n "$file" || refuse 69 "$file is not valid bash (see above); correct it"
     check_names "$file"
     set +eu

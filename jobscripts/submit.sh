@@ -7,7 +7,7 @@
 # file with NCCL, UCX and libfabric. It submits nothing and needs neither a scheduler nor a program for GPUs.
 # SCRIPT is the name of a jobscript in this folder, or the path of your own copy. Variables of the environment, such as
 # VERIFY=1, reach the job under Slurm and PBS. Exit codes: 64 command line, 65 wrong or no token files (except for a job that
-# waits for another one), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 74 a file that
+# waits for another one; a dry run prints the command first), 66 no such file, 69 no program, no scheduler or a missing command in the site file, 74 a file that
 # cannot be read, 78 a deck that cannot run on the ranks of the job. After 78, the last line names the settings that give the
 # number of ranks, if the reason depends on it.
 set -euo pipefail
@@ -16,6 +16,29 @@ here=$(dirname "$(realpath "$0")")
 . "$here/start.sh"
 
 scripts() { (cd "$here" && echo slurm-*.sh pbs-*.sh); }
+
+# check_options WORD...: exit code 64 for an option that looks like a number of ranks or nodes and that the scheduler of the
+# script does not have. The scheduler itself would refuse it only at the submission, or read something else.
+check_options() {
+  local word ranks='--ntasks=N for the number of ranks, or --nodes=N for that of nodes'
+  if grep -q '^#SBATCH' "$script"; then
+    for word; do
+      case ${word%%=*} in
+        --ntasks | --ntasks-per-* | --tasks-per-node | --nodes | --nodelist | --nodefile | --use-min-nodes) ;;
+        --cpus-per-task | --gpus-per-task | --tres-per-task | --gpus-per-node | --tres-per-node) ;;
+        select | nodes) refuse 64 "$word: $(basename "$script") goes to sbatch, which has no -l; write $ranks" ;;
+        --*task* | --*node* | --*rank* | --*proc* | --np | --n | -np) refuse 64 "$word: sbatch has no such option; write $ranks" ;;
+      esac
+    done
+  else
+    for word; do
+      case $word in
+        --version) ;;
+        --* | -n | -n[0-9]* | -np) refuse 64 "$word: $(basename "$script") goes to qsub, which has no such option; it takes the number of ranks as -l select=1:ncpus=2:mpiprocs=2, for 2 ranks on one node" ;;
+      esac
+    done
+  fi
+}
 
 options=() script='' dry_run=''
 while [ $# -gt 0 ] && [ -z "$script" ]; do
@@ -31,6 +54,18 @@ while [ $# -gt 0 ] && [ -z "$script" ]; do
   shift
 done
 [ -n "$script" ] || refuse 64 "no jobscript is named; write submit.sh [OPTION ...] SCRIPT DECK [key=value ...], where SCRIPT is one of $(scripts)"
+for word in "$@"; do
+  case $word in
+    -*) refuse 64 "$word: options of sbatch and qsub stand before the script, and keys of the deck are written section.key=value" ;;
+  esac
+done
+for word in ${options[@]+"${options[@]}"}; do
+  case $word,${1:-} in
+    *.y*ml,*.y*ml) ;;
+    *.yaml,* | *.yml,*) refuse 64 "$word: the deck stands after the script; write submit.sh [OPTION ...] $(basename "$script") $(printf %q "$word")" ;;
+  esac
+done
+check_options ${options[@]+"${options[@]}"}
 read_site
 check_deck "$@"
 bind=${BIND:-rank}
@@ -44,12 +79,6 @@ if [ -n "$dry_run" ] && ! lacks=$(find_program "$bind" 2>&1); then
 else
   find_program "$bind"
 fi
-for word in "${@:2}"; do
-  case $word in
-    -*) refuse 64 "$word: options of sbatch and qsub stand before the script, and keys of the deck are written section.key=value" ;;
-  esac
-done
-
 # value LONG SHORT: last value of this option of sbatch, on the command line or else in the script; nothing if it is not given.
 value() {
   { sed -n 's/^#SBATCH //p' "$script"; printf '%s\n' ${options[@]+"${options[@]}"}; } | tr '= ' '\n' |
@@ -98,7 +127,7 @@ depends_on_ranks() {
 # origin DECK: the settings from which `ranks` takes the number, and how to change them. The proposal differs from the
 # number of the job.
 origin() {
-  local long number name given='' lines other nodes=1
+  local long number name given='' lines other nodes=1 each chunk
   name=$(basename "$script")
   if [ -n "${RANKS:-}" ]; then
     echo "the number of ranks comes from the variable RANKS=$RANKS; change or unset it"
@@ -110,12 +139,25 @@ origin() {
       [ -z "$number" ] || given="$given --${long%:*}=$number"
     done
     [ "$count" != 4 ] || other=--ntasks=2
-    [ "$bind" != gpu ] || other=--nodes=$(($(value nodes N) == 1 ? 2 : 1))
+    each=$(value ntasks-per-node '')
+    # One node has the fewest ranks; fewer than those are fewer on the node.
+    case $bind,$(value nodes N),$each in
+      gpu,1,[2-9]*) other="--nodes=1 --ntasks-per-node=$((each / 2))" ;;
+      gpu,1,*) other=--nodes=2 ;;
+      gpu,*) other=--nodes=1 ;;
+    esac
   else
     lines=PBS given=" -l select=$(pbs_select)" other='-l select=1:ncpus=4:mpiprocs=4'
     [ "$count" != 4 ] || other='-l select=1:ncpus=2:mpiprocs=2'
-    case $(pbs_select) in 1:*) nodes=2 ;; esac
-    [ "$bind" != gpu ] || other="-l select=$nodes:$(pbs_select | cut -d: -f2-)"
+    # The resources of a chunk: those of the options, or else those of the script.
+    chunk=$(pbs_select | sed -n 's/^[0-9]*://p')
+    [ -n "$chunk" ] || chunk=$(sed -n 's/^#PBS -l *select=[0-9]*://p' "$script" | tail -n 1)
+    each=$(sed -n 's/.*mpiprocs=\([0-9]*\).*/\1/p' <<< "$chunk")
+    case $(pbs_select),$each in
+      1:*,[2-9]*) chunk=${chunk/mpiprocs=$each/mpiprocs=$((each / 2))} ;;
+      1 | 1:*) nodes=2 ;;
+    esac
+    [ "$bind" != gpu ] || other="-l select=$nodes:$chunk"
   fi
   echo "the number of ranks comes from$given (#$lines lines of $name, unless an option replaces them); for another number, give an" \
     "option before the script, as in \`submit.sh $other $name $(printf %q "$1")\`"
@@ -129,7 +171,7 @@ if [ -z "$dry_run" ] && ! command -v "$scheduler" > /dev/null; then
   ! command -v "$other" > /dev/null || refuse 69 "there is no $scheduler here, but $other; take one of the scripts $others"
   refuse 69 "there is no $scheduler here; submit on a login node of the cluster, or give --dry-run"
 fi
-count=$(ranks)
+count=$(ranks) stops=0
 case " ${options[*]}" in *' --dependency'* | *' -d'* | *depend=*) waits=yes ;; esac
 if [ -z "$gyrfalcon" ]; then
   echo "submit.sh: the deck is not checked, because there is no program" >&2
@@ -138,7 +180,11 @@ elif [ -n "$count" ]; then
   said=$(check_grid "$count" "$@" 2>&1) || code=$?
   [ -z "$said" ] || printf '%s\n' "$said" >&2
   [ "$code" != 78 ] || ! depends_on_ranks "${said#*ranks of this job: }" || printf 'submit.sh: %s\n' "$(origin "$1")" >&2
-  [ "$code" = 0 ] || exit "$code"
+  case $code,$dry_run,$said in
+    0,*) ;;
+    *,yes,*'the job would stop at its start: '*) stops=$code ;;  # the dry run goes on, and ends with this code
+    *) exit "$code" ;;
+  esac
 else
   echo "submit.sh: the deck is not checked, because the options do not state the number of ranks; RANKS=N would" >&2
 fi
@@ -165,6 +211,8 @@ submit() {
     [ -z "${!name:-}" ] || printf 'variable:  %s=%s\n' "$name" "${!name}"
   done
   echo 'dry run: nothing has been submitted; options in the command take precedence over the settings of the script'
+  [ "$stops" = 0 ] || echo "the job itself would be refused ($stops), because it would stop at its start (see above)"
+  exit "$stops"
 }
 
 if [ "$scheduler" = sbatch ]; then

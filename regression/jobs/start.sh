@@ -4,6 +4,8 @@
 # copies in a spool folder, as under Slurm and PBS. Missing decks and programs must be reported before ranks are launched.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+exec {trace}>&2
+BASH_XTRACEFD=$trace  # with bash -x, the captured messages would contain the commands otherwise
 scripts=$PWD/jobscripts
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -178,6 +180,24 @@ submit 64 slurm-gpu.sh
 said 'make cuda'
 submit 64 slurm-cpu.sh my.yaml --nodes=64
 said '--nodes=64: options of sbatch and qsub stand before the script'
+submit 64 slurm-cpu.sh --ntasks=2 my.yaml
+said '--ntasks=2: options of sbatch and qsub stand before the script'
+submit 64 --ntasks=2 my.yaml slurm-cpu.sh train.steps=3
+said 'my.yaml: the deck stands after the script; write submit.sh .* slurm-cpu.sh my.yaml'
+# Options that look like a number of ranks, but are those of nothing or of the other scheduler.
+for words in '--ntask=2 slurm-cpu.sh' '--num-nodes=2 slurm-gpu8.sh' '--nranks 2 slurm-gpu.sh' '-np 2 slurm-cpu.sh'; do
+  read -r -a words <<< "$words"
+  submit 64 "${words[@]}" my.yaml
+  said "${words[0]}: sbatch has no such option; write --ntasks=N for the number of ranks, or --nodes=N for that of nodes"
+done
+submit 64 -l select=2 slurm-cpu.sh my.yaml
+said 'select=2: slurm-cpu.sh goes to sbatch, which has no -l; write --ntasks=N'
+for word in --ntasks=2 --nodes=2 -n2; do
+  submit 64 "$word" pbs-cpu.sh my.yaml
+  said "$word: pbs-cpu.sh goes to qsub, which has no such option; it takes the number of ranks as -l select=1:ncpus=2:mpiprocs=2"
+done
+[ ! -e "$folder/sbatch" ] && [ ! -e "$folder/qsub" ] || failed "a job with an unknown option was submitted"
+for word in --cpus-per-task=2 --nodelist=n1 --gpus-per-node=2 --no-requeue; do submit 0 "$word" slurm-cpu.sh my.yaml; done
 submit 0 --dry-run --nodes=2 slurm-gpu.sh my.yaml train.steps=3
 for text in 'command:   sbatch --qos=long --nodes=2 .*/slurm-gpu.sh my.yaml train.steps=3' 'signal=B:USR1@300' 'SBATCH_PARTITION=gpu' 'nothing has been submitted'; do said "$text"; done
 [ ! -e "$folder/sbatch" ] || failed "a dry run submitted a job"
@@ -269,13 +289,20 @@ said 'comes from -l select=2:ncpus=8:mpiprocs=8 '
 # The proposal differs from what was given.
 for given in --nodes=1:slurm-gpu.sh --nodes=1:slurm-gpu8.sh --ntasks=4:slurm-cpu.sh; do
   submit 78 "${given%:*}" "${given#*:}" my.yaml
-  ! grep -q "submit.sh ${given%:*} " "$folder/said" || failed "the proposal repeats ${given%:*}" "$folder/said"
-  said 'as in `submit.sh --n[a-z]*=2 '
+  ! grep -q "submit.sh ${given%:*} ${given#*:}" "$folder/said" || failed "the proposal repeats ${given%:*}" "$folder/said"
+  case $given in
+    *gpu8.sh) said 'as in `submit.sh --nodes=1 --ntasks-per-node=4 slurm-gpu8.sh ' ;;
+    *gpu.sh) said 'as in `submit.sh --nodes=1 --ntasks-per-node=2 slurm-gpu.sh ' ;;
+    *) said 'as in `submit.sh --ntasks=2 ' ;;
+  esac
 done
+submit 78 -l select=64 pbs-gpu8.sh my.yaml
+chunk=$(sed -n 's/^#PBS -l *select=[0-9]*://p' "$scripts/pbs-gpu8.sh")
+said "as in .submit.sh -l select=1:$chunk pbs-gpu8.sh "
 for given in select=1:ncpus=4:mpiprocs=4:pbs-cpu.sh select=1:ncpus=32:mpiprocs=4:ngpus=4:pbs-gpu.sh; do
   submit 78 -l "${given%:*}" "${given##*:}" my.yaml
   ! grep -q "submit.sh -l ${given%:*} " "$folder/said" || failed "the proposal repeats -l ${given%:*}" "$folder/said"
-  said 'as in `submit.sh -l select='
+  said 'as in `submit.sh -l select=1:ncpus=[0-9]*:mpiprocs=2'
 done
 with+=(RANKS=5)
 submit 78 slurm-cpu.sh my.yaml
@@ -288,6 +315,9 @@ with=(GYRFALCON="$folder/bin/no-data")
 submit 66 slurm-gpu.sh my.yaml
 said 'the job would stop at its start: text.idx: does not exist'
 [ ! -e "$folder/sbatch" ] || failed "a job without token files was submitted"
+# The dry run prints what it prints otherwise, and ends with the code of the missing data.
+submit 66 --dry-run slurm-gpu.sh my.yaml
+for text in 'stop at its start: text.idx' 'command:   sbatch' 'nothing has been submitted' 'the job itself would be refused (66)'; do said "$text"; done
 submit 0 --dependency=afterok:7 slurm-gpu.sh my.yaml
 submit 0 -W depend=afterok:7 pbs-gpu.sh my.yaml
 with=(GYRFALCON="$folder/bin/unable")
@@ -313,7 +343,7 @@ alone() {
 }
 cores=$(env -u OMP_NUM_THREADS nproc)
 alone 0 LAUNCHER=launch OMP_NUM_THREADS=1
-said ": $cores ranks of 1 threads"
+said "no scheduler, on .*: ranks: $cores, threads of each: 1, "
 alone 64 LAUNCHER=launch RANKS=abc; said 'RANKS=abc: must be a number above 0'; not_launched
 alone 64 LAUNCHER=launch THREADS=0; said 'THREADS=0: must be'; not_launched
 alone 64 RANKS=2 THREADS=$((cores + 1)); not_launched
