@@ -259,8 +259,8 @@ std::string notes_on_references(const EvalArguments& a, const RunConfig& run, co
 // Reports documents that are longer than they seem: --limit counts documents, and each may have many windows.
 void announce(const EvalArguments& a, const Passages& passages) {
   if (a.texts.empty() || a.limit == 0 || passages.count() <= a.limit) return;
-  print_note(fmt::format("--limit {} counts documents, and they have {}; --documents page divides a text into documents of 4 KiB", a.limit,
-                         counted(passages.count(), "window")));
+  print_note(fmt::format("--limit {} counts documents, and they have {}{}", a.limit, counted(passages.count(), "window"),
+                         a.documents.rule == "page" ? "" : "; --documents page divides a text into documents of 4 KiB"));
 }
 
 // Progress of a long evaluation: on a terminal one line, elsewhere a line every ten seconds.

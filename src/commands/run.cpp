@@ -75,7 +75,7 @@ void add_run(Command& app, Action& action) {
     action = [a] {
       int code = 0;
       const int failed = guarded([&] {
-        require(rank_from_environment() <= 0, Exit::device,
+        require(!is_one_of_several(), Exit::device,
                 "gyrfalcon run starts its ranks itself; start it once, without mpiexec or srun, as in `gyrfalcon run DECK -n 2`");
         Deck deck = Deck::read(a->deck, a->overrides);
         const RunConfig run = read_run_config(deck);
@@ -97,12 +97,22 @@ void print_start(const char* state, const std::string& holder, const char* about
   std::printf("state: %s (%s; %s)\n", state, holder.c_str(), about);
 }
 
+// True if one of these ranks is the process that holds the folder.
+bool sent_by(const std::string& holder, const std::vector<Heartbeat>& beats) {
+  return std::any_of(beats.begin(), beats.end(), [&](const Heartbeat& h) {
+    const std::string process = fmt::format("process {} on {}", h.pid, host_of(h));
+    return holder == process || holder.starts_with(process + ",");
+  });
+}
+
 // Prints the state of a run that has no living ranks, but a process that holds its folder. The supervisor is alone between
 // two attempts.
-void print_pause(const std::filesystem::path& folder, const std::optional<Outcome>& outcome, const std::string& holder) {
+void print_pause(const std::filesystem::path& folder, const std::optional<Outcome>& outcome, const std::string& holder,
+                 const std::vector<Heartbeat>& beats) {
   const std::string supervisor = RunLock::living_holder_of(folder / RunLock::of_supervisor);
   const bool ended = outcome && (outcome->state == "done" || outcome->state == "stopped");
   const bool restarts = !supervisor.empty() && !ended;
+  if (!restarts && sent_by(holder, beats)) return print_start("ending", holder, "its ranks send no more heartbeats");
   print_start(restarts ? "restarting" : "starting", restarts ? supervisor : holder, "the heartbeats are those of an earlier attempt");
 }
 
@@ -117,7 +127,7 @@ void show_ranks(const std::filesystem::path& given) {
   std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());
   const auto outcome = read_outcome(folder);
   const bool lives = any_rank_alive(beats, wall_nanoseconds(), RunLock::shares_processes(folder));
-  if (!lives && !holder.empty()) return print_pause(folder, outcome, holder);
+  if (!lives && !holder.empty()) return print_pause(folder, outcome, holder, beats);
   if (outcome && outcome->state == "running" && !lives) std::printf("%s\n", killed_text(beats).c_str());
   else if (outcome)
     std::printf("state: %s%s%s\n", printable(outcome->state).c_str(), outcome->message.empty() ? "" : ": ", printable(outcome->message).c_str());

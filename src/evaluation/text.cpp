@@ -34,6 +34,10 @@ class TextEvaluation : public Evaluation {
       }
     require(!windows_.empty(), Exit::data, "{}: {}", files.front().string(),
             documents_.empty() ? "holds no text" : "no document has two tokens, so there is nothing to predict");
+    require(documents_.size() > 1 || settings.limit <= 1 || passages_.count() <= settings.limit, Exit::usage,
+            "--limit {}: counts documents, and {} is one document of {} windows; give --documents page, which divides it into documents of 4 KiB, "
+            "or build token files (gyrfalcon data build) and give --data, whose windows --limit counts",
+            settings.limit, files.front().string(), passages_.count());
     passages_.make = [this](Index i) {
       const auto& [d, w] = windows_[i];
       const auto y = documents_[d].tokens.begin();

@@ -111,8 +111,7 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
     const bool locked = flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
     const bool taken = !locked && errno == EWOULDBLOCK;
     const Owner before = owner_in(contents(name_));
-    require(!taken, Exit::io, "{}: another run writes to this folder: {}; wait for it, end it, or choose another {}", name_.string(), before.text(),
-            choice_);
+    if (taken) refuse_living(before, settings);
     require_same_file();
     if (before.pid != 0) require_free(before, locked, settings);
     write(0);
@@ -126,6 +125,18 @@ RunLock::RunLock(const std::filesystem::path& folder, const LockSettings& settin
   pthread_sigmask(SIG_SETMASK, &all, &previous);
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+}
+
+// The supervisor is named if there is one, because it would start ranks again that end.
+void RunLock::refuse_living(const Owner& before, const LockSettings& settings) const {
+  const bool by_supervisor = name_.filename() == of_supervisor;
+  const std::string supervisor = by_supervisor ? before.text() : living_holder_of(folder_ / of_supervisor);
+  const std::string what = supervisor.empty() ? before.text()
+                           : by_supervisor    ? before.text() + " (gyrfalcon run)"
+                                              : fmt::format("{}, started by the supervisor, {}", before.text(), supervisor);
+  fail(Exit::io, "{}: another run writes to this folder: {}; wait for it, end {}, or choose another {}{}", name_.string(), what,
+       supervisor.empty() ? "it" : "the supervisor, which restarts its ranks", choice_,
+       settings.take_over ? ". --take-over is for runs on other machines: this run is alive and holds the lock of the file" : "");
 }
 
 // A run that was refused may have removed the file after this process opened it.

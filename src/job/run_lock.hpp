@@ -74,6 +74,7 @@ class RunLock {
   };
   static Owner myself();
   static Owner owner_in(const std::string& text);
+  [[noreturn]] void refuse_living(const Owner& before, const LockSettings&) const;
   void require_same_file() const;
   void require_free(const Owner& before, bool locked, const LockSettings&);
   void require_still(const Owner& before, double seconds) const;

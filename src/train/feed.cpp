@@ -166,7 +166,7 @@ Prompts prompts_of(const RunConfig& run) {
           of_text == rewards.end() ? "" : of_text->name);
   Prompts prompts({run.data.prefixes.begin(), run.data.prefixes.end()}, run.model.vocab_size);
   const Index needed = Index(prompts.longest()) + run.policy->max_new_tokens;
-  require(needed <= run.train.seq_length, Exit::data,
+  require(needed <= run.train.seq_length, Exit::config,
           "train.seq_length = {}: the longest prompt has {} tokens and rl.generate.max_new_tokens is {}; set train.seq_length to {} or more",
           run.train.seq_length, prompts.longest(), run.policy->max_new_tokens, needed);
   check_fields(rewards, prompts);

@@ -214,10 +214,10 @@ void shrink_latent(LatentConfig& c, const Layout& layout) {
   for (Index* rank : {&c.q_rank, &c.kv_rank}) *rank = std::min(*rank, width);
 }
 
-Counts delta_over(const ModelConfig& m, const Layout& layout) {
-  return distributed_over(
-      all_layers(m), [](const LayerTraits& t) { return t.convolution.tokens && !t.ssm; }, {0, 0}, layout);
-}
+// True for the layers that read model.delta.
+bool is_delta(const LayerTraits& t) { return t.convolution.tokens && !t.ssm; }
+
+Counts delta_over(const ModelConfig& m, const Layout& layout) { return distributed_over(all_layers(m), is_delta, {0, 0}, layout); }
 
 // The chunk length of the gated delta rule changes rounding only, so that a few tokens suffice.
 void shrink_delta(ModelConfig& m, const Layout& layout) {
@@ -369,6 +369,7 @@ std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shru
     const std::string was = fmt::format("{}", value(deck)), is = fmt::format("{}", value(small.run));
     if (was != is) table.row({name, was, is});
   };
+  const std::string layers = all_layers(deck.model);
   table.row(
       {"layers", layers_text(deck.model.pattern, layout.stages), layers_text(small.run.model.pattern, layout_of(small.run, layout.ranks()).stages)});
   row("model.vocab_size", [](const RunConfig& r) { return r.model.vocab_size; });
@@ -392,12 +393,14 @@ std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shru
   row("model.mamba.head_dim", [](const RunConfig& r) { return r.model.mamba.head_dim; });
   row("model.mamba.state_size", [](const RunConfig& r) { return r.model.mamba.state_size; });
   row("model.mamba.chunk_size", [](const RunConfig& r) { return r.model.mamba.chunk_size; });
-  row("model.delta.num_heads", [](const RunConfig& r) { return r.model.delta.num_heads; });
-  row("model.delta.num_key_heads", [](const RunConfig& r) { return r.model.delta.num_key_heads; });
-  row("model.delta.head_dim", [](const RunConfig& r) { return r.model.delta.head_dim; });
-  row("model.delta.key_dim", [](const RunConfig& r) { return r.model.delta.key_dim; });
-  row("model.delta.chunk_size", [](const RunConfig& r) { return r.model.delta.chunk_size; });
-  row("model.window.size", [](const RunConfig& r) { return r.model.window.size; });
+  if (has_layer(layers, is_delta)) {
+    row("model.delta.num_heads", [](const RunConfig& r) { return r.model.delta.num_heads; });
+    row("model.delta.num_key_heads", [](const RunConfig& r) { return r.model.delta.num_key_heads; });
+    row("model.delta.head_dim", [](const RunConfig& r) { return r.model.delta.head_dim; });
+    row("model.delta.key_dim", [](const RunConfig& r) { return r.model.delta.key_dim; });
+    row("model.delta.chunk_size", [](const RunConfig& r) { return r.model.delta.chunk_size; });
+  }
+  if (has_layer(layers, attends(AttentionKind::window))) row("model.window.size", [](const RunConfig& r) { return r.model.window.size; });
   row("model.mlp.intermediate_size", [](const RunConfig& r) { return r.model.mlp.intermediate_size; });
   row("model.moe.intermediate_size", [](const RunConfig& r) { return r.model.moe.intermediate_size; });
   row("model.moe.shared_intermediate_size", [](const RunConfig& r) { return r.model.moe.shared_intermediate_size; });

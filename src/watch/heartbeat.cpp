@@ -132,9 +132,9 @@ std::string heartbeat_table(const std::vector<Heartbeat>& all, std::int64_t now)
                {"since progress", true},
                {"where", false, 96}});
   for (const Heartbeat& h : all)
-    table.row({fmt::format("{}", h.rank), text(h.host), fmt::format("{}", h.pid), fmt::format("{}", h.attempt), fmt::format("{:.4f}", h.loss),
-               metric_text(double(h.sent), "B"), time_text(h.waited), time_text(double(now - h.written) * nano),
-               time_text(double(now - h.moved) * nano), whereabouts(h)});
+    table.row({fmt::format("{}", h.rank), text(h.host), fmt::format("{}", h.pid), fmt::format("{}", h.attempt),
+               h.stepped > 0 ? fmt::format("{:.4f}", h.loss) : "-", metric_text(double(h.sent), "B"), time_text(h.waited),
+               time_text(double(now - h.written) * nano), time_text(double(now - h.moved) * nano), whereabouts(h)});
   return table.str();
 }
 

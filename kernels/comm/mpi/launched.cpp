@@ -45,6 +45,24 @@ int number_in(const char* variable) {
 
 bool is_srun(const Launcher& l) { return std::string_view(l.rank) == srun.rank; }
 
+// A variable that shows that a launcher has started several processes.
+struct Sign {
+  const Launcher* launcher;  // null: there is no such variable
+  const char* variable;
+  int number;
+};
+
+Sign sign_of_several() {
+  for (const Launcher& l : launchers) {
+    // Batch scripts inherit SLURM_PROCID=0 and have no step. The shell that salloc opens runs in a step whose reserved
+    // number does not fit an int.
+    if (is_srun(l) && number_in("SLURM_STEP_ID") < 0) continue;
+    for (const auto& [variable, lone] : {std::pair(l.size, 1), std::pair(l.rank, 0)})  // lone: value for a single process
+      if (const int number = number_in(variable); number > lone) return {&l, variable, number};
+  }
+  return {nullptr, "", 0};
+}
+
 }  // namespace
 
 int rank_from_environment() {
@@ -57,24 +75,20 @@ bool is_launched() {
   return std::any_of(std::begin(launchers), std::end(launchers), [](const Launcher& l) { return !is_srun(l) && std::getenv(l.rank); });
 }
 
+bool is_one_of_several() { return sign_of_several().launcher != nullptr; }
+
 void require_own_launcher(int ranks) {
   if (ranks > 1 || number_in(linked_launcher.size) == 1) return;
-  for (const Launcher& l : launchers) {
-    // Batch scripts inherit SLURM_PROCID=0 and have no step. The shell that salloc opens runs in a step whose reserved
-    // number does not fit an int.
-    if (is_srun(l) && number_in("SLURM_STEP_ID") < 0) continue;
-    for (const auto& [variable, lone] : {std::pair(l.size, 1), std::pair(l.rank, 0)})  // lone: value for a single process
-      if (const int number = number_in(variable); number > lone) {
-        require(std::string_view(l.rank) != linked_launcher.rank, Exit::device,
-                "{}={} says that several processes were started, but MPI sees one rank in each of them, because their process manager does not "
-                "answer; start the ranks with {}. For independent processes, unset {}",
-                variable, number, remedy, variable);
-        fail(Exit::device,
-             "{} has started several processes ({}={}), but MPI sees one rank in each of them: this program is linked with {}, which this launcher "
-             "does not serve, so each process would be a single-rank run; start the ranks with {}. For independent processes, unset {}",
-             l.name, variable, number, library, remedy, variable);
-      }
-  }
+  const auto [launcher, variable, number] = sign_of_several();
+  if (!launcher) return;
+  require(std::string_view(launcher->rank) != linked_launcher.rank, Exit::device,
+          "{}={} says that several processes were started, but MPI sees one rank in each of them, because their process manager does not "
+          "answer; start the ranks with {}. For independent processes, unset {}",
+          variable, number, remedy, variable);
+  fail(Exit::device,
+       "{} has started several processes ({}={}), but MPI sees one rank in each of them: this program is linked with {}, which this launcher "
+       "does not serve, so each process would be a single-rank run; start the ranks with {}. For independent processes, unset {}",
+       launcher->name, variable, number, library, remedy, variable);
 }
 
 }  // namespace gyr

@@ -39,8 +39,9 @@ class RewardReader {
   template <class T>
   auto only(const char* key, T fallback, std::initializer_list<RewardType> types, const char* help) {
     auto setting = s_.get(key, fallback, help);
-    require(is(types) || setting.value() == fallback, Exit::config, "{}: type {} does not read {}; leave it out", s_.settings_text({key, "type"}),
-            type_names[std::size_t(r_.type)], key);
+    require(is(types) || setting.value() == fallback, Exit::config,
+            "{}: type {} does not read {}; remove it from the deck, or on the command line with '~rl.rewards.{}.{}'", s_.settings_text({key, "type"}),
+            type_names[std::size_t(r_.type)], key, r_.name, key);
     return setting;
   }
 
