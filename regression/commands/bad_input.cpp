@@ -468,6 +468,8 @@ TEST(bad_input, resume_falls_back_to_newest_intact_checkpoint) {
   const Saves saves;
   const auto halve = [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); };
   halve(Material::shard(saves.path(60)));
+  expect_refused(run({"info", saves.folder.path(), "--check"}), Exit::data, {saves.path(60).filename().string(), "the newest checkpoint"});
+  EXPECT_EQ(run({"info", saves.path(30), "--check"}).code, 0);
   saves.expect_resumed_at_30(saves.resume(0));
 
   halve(saves.path(30) / "manifest.json");

@@ -95,16 +95,23 @@ TEST(launch, lone_rank_of_several_is_refused) {
   }
 }
 
-// Every attempt would be refused alike, so that the supervisor itself refuses the start.
-TEST(launch, supervisor_refuses_lone_rank_at_once) {
-  const Folder folder;
-  Words words = material().train(folder / "out", {"train.steps=1"});
-  words.front() = "run";
-  for (const char* word : {"-n", "1", "--launcher", "none"}) words.push_back(word);
-  const Result r = run(words, {.env = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}}, .limit = 60});
-  EXPECT_EQ(r.code, int(Exit::device)) << output_of(r);
-  EXPECT_EQ(lines_of(r.err).size(), 1u) << output_of(r);
-  EXPECT_FALSE(fs::exists(folder / "out")) << output_of(r);
+// The supervisor starts ranks itself, so that it refuses all processes of a launcher, the first one included. A batch script is none.
+TEST(launch, supervisor_is_started_once) {
+  const std::map<std::string, std::string> ompi = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "0"}};
+  for (const std::string own : {"none", ""}) {
+    const Folder folder;
+    Words words = material().train(folder / "out", {"train.steps=1"});
+    words.front() = "run";
+    words.insert(words.end(), {"-n", "1"});
+    if (!own.empty()) words.insert(words.end(), {"--launcher", own});
+    const Result r = run(words, {.env = ompi, .limit = 60});
+    EXPECT_EQ(r.code, int(Exit::device)) << output_of(r);
+    EXPECT_EQ(lines_of(r.err).size(), 1u) << output_of(r);
+    EXPECT_NE(r.err.find("start it once, without mpiexec or srun"), std::string::npos) << output_of(r);
+    EXPECT_FALSE(fs::exists(folder / "out")) << output_of(r);
+    const Result in_script = run(words, {.env = {{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}}, .limit = 60});
+    EXPECT_EQ(in_script.code, 0) << output_of(in_script);
+  }
 }
 
 TEST(launch, supervisor_refuses_resume_option) {

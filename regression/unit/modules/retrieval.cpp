@@ -244,8 +244,12 @@ struct Reached {
 };
 void expect_only(const Reached& reached, const std::vector<double>& before, const std::vector<double>& after, const std::string& what) {
   for (std::size_t row = 0; row < before.size(); ++row) {
-    if (!reached.may[row]) EXPECT_EQ(before[row], after[row]) << what << ", row " << row;
-    if (reached.must[row]) EXPECT_NE(before[row], after[row]) << what << ", row " << row;
+    if (!reached.may[row]) {
+      EXPECT_EQ(before[row], after[row]) << what << ", row " << row;
+    }
+    if (reached.must[row]) {
+      EXPECT_NE(before[row], after[row]) << what << ", row " << row;
+    }
   }
 }
 
