@@ -193,6 +193,58 @@ TEST(retro, index_of_vectors_is_equal_on_any_ranks) {
   expect_refused({"retro", "index", project, "--retriever", "faiss"}, Exit::usage, "give bm25, or encoder:MODEL");
 }
 
+TEST(retro, approximate_index_is_equal_on_any_ranks) {
+  auto steps = texts().steps("");
+  for (const std::string& word : {std::string("--retriever"), "encoder:" + encoder().string(), std::string("--index"), std::string("IVF6,SQ8")})
+    steps[1].push_back(word);
+  const auto steps_of = [&](const fs::path& project) {
+    for (Words& words : steps) words[2] = project;
+    return steps;
+  };
+  const fs::path first = texts().folder / "codes1";
+  Texts::must(steps_of(first)[0]);
+  const Result made = run(steps[1]);
+  if (made.err.find("has no faiss") != std::string::npos) {
+    EXPECT_EQ(made.code, int(Exit::config));
+    EXPECT_NE(made.err.find("install libfaiss-dev"), std::string::npos) << output_of(made);
+    EXPECT_FALSE(fs::exists(first / "index")) << "refused before vectors are encoded";
+    GTEST_SKIP() << "this build has no faiss (libfaiss-dev)";
+  }
+  EXPECT_NE(made.out.find("recall@10 with 6 probes: "), std::string::npos) << output_of(made);
+  Texts::must(steps[2]);
+  const auto expected = files_of(first);
+  EXPECT_TRUE(expected.contains("index/faiss/trained.hdf5") && expected.contains("index/faiss/recall.json"));
+  std::mt19937 random(seed_of_run());
+  for (const int ranks : {2, 3, 8}) {
+    const fs::path project = texts().folder / fmt::format("codes{}", ranks);
+    for (const Words& words : steps_of(project)) {
+      if (ranks < 8) {
+        const char* const stages[] = {"begun", "filled", "written", "renamed"};
+        run(words, {.ranks = ranks, .env = {{"GYR_FAULT_POINT", fmt::format("retro-{}:0:{}", stages[random() % 4], random() % 6)}}});
+      }
+      const Result r = run(words, {.ranks = ranks});
+      ASSERT_EQ(r.code, 0) << output_of(r);
+    }
+    const auto files = files_of(project);
+    EXPECT_EQ(files.size(), expected.size());
+    for (const auto& [name, bytes] : expected) EXPECT_TRUE(files.contains(name) && files.at(name) == bytes) << ranks << " ranks: " << name;
+  }
+  const Result checked = run({"retro", "check", first, "--share", "0.2"}, {.ranks = 2});
+  EXPECT_EQ(checked.code, 0) << output_of(checked);
+  const Result shown = run({"retro", "inspect", first});
+  EXPECT_NE(shown.out.find("IVF6,SQ8 with 6 probes, recall@10 "), std::string::npos) << output_of(shown);
+  Words other = steps_of(first)[1];
+  other.back() = "IVF5,SQ8";
+  expect_refused(other, Exit::config, "was made with index = IVF6,SQ8, but this command has IVF5,SQ8");
+  other.back() = "flat";
+  expect_refused(other, Exit::config, "give --index IVF6,SQ8 to continue");
+  other.back() = "IVF5000,Flat";
+  expect_refused(other, Exit::config, "has 5000 centroids, but the database has");
+  other.back() = "HNSW8";
+  expect_refused(other, Exit::config, "is no inverted file");
+  expect_refused({"retro", "index", texts().one, "--index", "IVF4,Flat"}, Exit::usage, "give --retriever encoder:MODEL");
+}
+
 TEST(retro, second_run_is_refused_by_the_lock) {
   const fs::path lock = texts().one / "lock";
   const int held = ::open(lock.c_str(), O_RDWR | O_CREAT, 0666);
@@ -241,6 +293,52 @@ TEST(retro, incomplete_project_names_the_missing_command) {
   expect_refused(steps[2], Exit::missing, block.filename().string() + ": does not exist; `gyrfalcon retro index`");
   fs::remove(project / "db/merged/train.hdf5");
   expect_refused(steps[1], Exit::missing, "train.hdf5: does not exist; `gyrfalcon retro build-db");
+}
+
+TEST(retro, moved_token_files_are_recorded_by_build_db) {
+  const fs::path before = texts().folder / "before", after = texts().folder / "after", project = texts().folder / "moved";
+  fs::create_directory(before);
+  for (const char* end : {".bin", ".idx", ".json"}) fs::copy(texts().prefix.string() + end, before / ("text" + std::string(end)));
+  auto steps = texts().steps(project);
+  for (Words& words : steps)
+    if (words[1] != "index") words.push_back(fmt::format("data.prefixes=[{}]", (before / "text").string()));
+  for (const Words& words : steps) Texts::must(words);
+  const auto files = files_of(project);
+  fs::rename(before, after);
+  for (const char* command : {"inspect", "check"})
+    expect_refused({"retro", command, project}, Exit::missing,
+                   (before / "text.idx").string() + ": does not exist, and config.json of the project names it");
+  for (Words& words : steps)
+    if (words[1] != "index") words.back() = fmt::format("data.prefixes=[{}]", (after / "text").string());
+  Texts::must(steps[0]);
+  const Result checked = run({"retro", "check", project, "--share", "0.2"});
+  EXPECT_EQ(checked.code, 0) << output_of(checked) << "the queries name the earlier place";
+  Texts::must(steps[2]);
+  const auto now = files_of(project);
+  ASSERT_EQ(now.size(), files.size());
+  for (const auto& [name, bytes] : files) {
+    if (name.ends_with("config.json")) EXPECT_NE(now.at(name).find((after / "text").string()), std::string::npos) << name;
+    else EXPECT_TRUE(now.at(name) == bytes) << name;
+  }
+}
+
+TEST(retro, check_counts_missing_blocks_of_neighbours) {
+  const fs::path project = texts().folder / "unfinished";
+  fs::copy(texts().one, project, fs::copy_options::recursive);
+  for (const auto& [name, bytes] : files_of(project))
+    if (name.starts_with("query/") && name.find("/000-") != std::string::npos) fs::remove(project / name);
+  const Result checked = run({"retro", "check", project, "--share", "1"}, {.ranks = 2});
+  EXPECT_EQ(checked.code, 0) << output_of(checked);
+  EXPECT_NE(output_of(checked).find("block files of neighbours do not exist and were not checked; `gyrfalcon retro query`"), std::string::npos)
+      << output_of(checked);
+}
+
+TEST(retro, projects_of_megatron_are_refused_by_name) {
+  const fs::path project = texts().folder / "megatron";
+  fs::create_directory(project);
+  put_contents(project / "config.json", "{\"retro_project_dir\": \"/data\", \"retro_gpt_chunk_length\": 64}");
+  for (const char* command : {"index", "inspect", "check"})
+    expect_refused({"retro", command, project}, Exit::data, "is a key of Megatron-LM, whose projects are not read: make one of the same token files");
 }
 
 }  // namespace gyr::testing::retro_suite

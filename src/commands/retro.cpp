@@ -30,10 +30,10 @@ namespace gyr {
 namespace {
 
 struct RetroArguments {
-  std::string project, database = "train", split = "949,50,1", tokenizer, text, retriever = "bm25";
+  std::string project, database = "train", split = "949,50,1", tokenizer, text, retriever = "bm25", index = "flat";
   std::vector<std::string> prefixes;
   DeckArguments deck;
-  Index chunk = 64, block = 100'000, candidates = 200, saved = 20, overlap = 0, most = 5, shown_chunk = -1;
+  Index chunk = 64, block = 100'000, candidates = 200, saved = 20, overlap = 0, most = 5, shown_chunk = -1, probes = 16;
   double common = 0.1, share = 0.01;
   std::uint64_t seed = 1;
   RetroPageOptions page;
@@ -142,10 +142,44 @@ void build_bm25(Project& p) {
   if (p.first()) std::printf("%s, %ld of them from an earlier call\n", counted(counts.blocks, "block file").c_str(), long(counts.kept));
 }
 
+// Settings of the approximate index that the options ask for, if they ask for one.
+std::optional<retro::CodeSettings> codes_of(Project& p, const retro::VectorSettings& vectors) {
+  const std::string& index = p.arguments.index;
+  const std::filesystem::path config = retro::codes_folder(p.folder()) / "config.json";
+  if (index == "flat") {
+    if (!retro::has_codes(p.folder())) return {};
+    fail(Exit::config, "{}: the project has an approximate index; give --index {} to continue, or remove the folder", config.parent_path().string(),
+         retro::read_code_settings(p.folder()).factory);
+  }
+  const retro::CodeSettings settings = retro::code_settings(index, p.arguments.probes, vectors, p.database->size());
+  if (retro::has_codes(p.folder()))
+    retro::require_same(retro::read_code_settings(p.folder()).values(), settings.values(), config, "give the same options, or remove the folder");
+  return settings;
+}
+
+void build_codes(Project& p, const retro::VectorSettings& vectors, const retro::CodeSettings& settings) {
+  collective_check(p.world, [&] {
+    if (!p.first()) return;
+    retro::make_folder(retro::codes_folder(p.folder()));
+    retro::write_code_settings(p.folder(), settings);
+  });
+  const retro::CodeCounts counts = retro::build_codes(p.folder(), *p.database, vectors, settings, p.world);
+  if (!p.first()) return;
+  std::printf("%s: %s, trained with %s, %s, %ld of them from an earlier call\n", p.name().c_str(), printable(settings.factory).c_str(),
+              counted(settings.sample, "vector").c_str(), counted(counts.blocks, "block file").c_str(), long(counts.kept));
+  std::printf("recall@%ld with %s: %.4f of exact search, %s\n", long(retro::recall_most), counted(settings.probes, "probe").c_str(),
+              counts.recall.share, counted(counts.recall.queries, "query", "queries").c_str());
+}
+
 void build_vectors(Project& p, const std::string& model) {
+  collective_check(p.world, [&] {
+    if (p.arguments.index != "flat") retro::require_faiss();
+  });
   p.encoder = std::make_unique<RetroEncoder>(model, p.settings, p.runtime);
   const retro::VectorSettings settings = p.encoder->settings(p.settings);
+  std::optional<retro::CodeSettings> codes;
   collective_check(p.world, [&] {
+    codes = codes_of(p, settings);
     if (retro::has_vectors(p.folder()))
       retro::require_same(retro::read_vector_settings(p.folder()).values(), settings.values(), retro::vectors_folder(p.folder()) / "config.json",
                           "give the same encoder, or remove the folder");
@@ -168,6 +202,7 @@ void build_vectors(Project& p, const std::string& model) {
       });
   shown.reset();
   if (p.first()) std::printf("%s, %ld of them from an earlier call\n", counted(counts.blocks, "block file").c_str(), long(counts.kept));
+  if (codes) build_codes(p, settings, *codes);
 }
 
 // Makes the index of the project. A project has one index, so that a training run knows by which its neighbours were found.
@@ -176,6 +211,8 @@ void build_index(Project& p) {
   const std::string encoder = retriever.starts_with("encoder:") ? retriever.substr(8) : "";
   require(retriever == "bm25" || !encoder.empty(), Exit::usage, "--retriever {}: give bm25, or encoder:MODEL with a checkpoint or a folder",
           retriever);
+  require(!encoder.empty() || p.arguments.index == "flat", Exit::usage,
+          "--index {}: indexes vectors, and --retriever bm25 has none; give --retriever encoder:MODEL, or leave it out", p.arguments.index);
   p.open();
   p.open_database();
   collective_check(p.world, [&] {
@@ -197,6 +234,12 @@ void print_neighbours(const retro::NeighbourCounts& counts, const std::filesyste
   if (share > 0.05) std::printf("note: %.1f %% of the chunks have fewer than two neighbours\n", 100 * share);
 }
 
+std::vector<std::filesystem::path> prefixes_of(const retro::QuerySettings& s) {
+  std::vector<std::filesystem::path> prefixes;
+  for (const retro::CorpusMark& corpus : s.corpora) prefixes.push_back(corpus.prefix);
+  return prefixes;
+}
+
 // Finds the neighbours of the training or validation samples of a run.
 void find_neighbours_of(Project& p, const RunConfig& run, Split split, retro::ChunkSearch& index) {
   retro::QuerySettings settings;
@@ -208,7 +251,9 @@ void find_neighbours_of(Project& p, const RunConfig& run, Split split, retro::Ch
     folder = retro::neighbours_folder(p.folder(), settings);
     samples.emplace(settings, p.settings, folder / "config.json");
     std::error_code error;
-    if (!p.first() || std::filesystem::exists(folder / "config.json", error)) return;
+    const bool exists = std::filesystem::exists(folder / "config.json", error);
+    // Settings that exist differ in the places of the token files only.
+    if (!p.first() || (exists && prefixes_of(retro::read_query_settings(folder)) == prefixes_of(settings))) return;
     retro::make_folder(folder);
     retro::write_query_settings(folder, settings);
   });
@@ -270,7 +315,7 @@ void inspect(Project& p) {
   if (!p.first()) return;
   const Index id = p.arguments.shown_chunk;
   if (id < 0) {
-    std::printf("%s", retro::project_summary(p.folder(), *p.database).c_str());
+    std::printf("%s", retro::project_summary(p.folder(), *p.database, retro::vectors_text(p.folder())).c_str());
     return;
   }
   require(id < p.database->size(), Exit::usage, "--chunk {}: the database has {} chunks, numbered from 0", id, p.database->size());
@@ -284,9 +329,12 @@ void check(Project& p) {
   p.open_database();
   const retro::CheckCounts counts =
       retro::check_project(p.folder(), *p.database, p.arguments.share, p.arguments.seed, p.world, [&] { return open_index(p); });
-  if (p.first())
-    std::printf("%s: no difference in %s and %s\n", p.name().c_str(), counted(counts.documents, "document").c_str(),
-                counted(counts.queries, "query", "queries").c_str());
+  if (!p.first()) return;
+  std::printf("%s: no difference in %s and %s\n", p.name().c_str(), counted(counts.documents, "document").c_str(),
+              counted(counts.queries, "query", "queries").c_str());
+  if (counts.missing_blocks > 0)
+    print_note(fmt::format("{} of {} block files of neighbours do not exist and were not checked; `gyrfalcon retro query` with the deck finds them",
+                           counts.missing_blocks, counts.blocks));
 }
 
 using Arguments = std::shared_ptr<RetroArguments>;
@@ -346,10 +394,13 @@ void add_retro(Command& app, Action& action) {
   c->require_command();
   add_build(*c, a, action);
   Command* const index = add(*c, a, "index", "Make the index of the database", Access::write, build_index, action);
-  index
-      ->add_option("--retriever", a->retriever,
-                   "bm25; or encoder:MODEL for vectors by a bidirectional model, a checkpoint or a Hugging Face folder, and exact search")
+  index->add_option("--retriever", a->retriever, "bm25; or encoder:MODEL for vectors by a bidirectional model, a checkpoint or a Hugging Face folder")
       ->show_default();
+  index
+      ->add_option("--index", a->index,
+                   "Index of the vectors: flat, exact search; or an approximate one of faiss by the name of its factory, such as IVF1024,Flat")
+      ->show_default();
+  index->add_option("--probes", a->probes, "Lists of an approximate index that a search reads (nprobe)")->between(1, 1 << 20)->show_default();
   index->add_option("--common", a->common, "A token in more than this fraction of the chunks has no list, if there are over 1000 chunks")
       ->between(0, 1)
       ->show_default();

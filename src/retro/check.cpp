@@ -13,6 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* database_remedy = "remove the folder db, and `gyrfalcon retro build-db` with the options of its first call makes it again";
+
 // A pure function of its arguments, so that all ranks choose the same items.
 bool is_chosen(std::uint64_t seed, std::int64_t item, double share) {
   return double(mixed(mixed(seed) ^ std::uint64_t(item)) >> 11) < share * double(std::uint64_t(1) << 53);
@@ -24,18 +26,17 @@ void check_document(const fs::path& file, const Database& database, std::int64_t
       cut(database.settings(), database.corpora().tokens(chunks.corpus, chunks.document), database.corpora().targets(chunks.corpus, chunks.document));
   std::erase_if(pieces, [](const Piece& piece) { return !piece.valid; });
   require(std::int64_t(pieces.size()) == chunks.last - chunks.first, Exit::data,
-          "{}:doc_offsets: row {} has {} chunks, but document {} of corpus {} has {}; build it again", file.string(), d, chunks.last - chunks.first,
-          chunks.document, chunks.corpus, pieces.size());
+          "{}:doc_offsets: row {} has {} chunks, but document {} of corpus {} has {}; {}", file.string(), d, chunks.last - chunks.first,
+          chunks.document, chunks.corpus, pieces.size(), database_remedy);
   const std::vector<ChunkRow> rows = database.rows(chunks.first, chunks.last - chunks.first);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ChunkRow& row = rows[i];
     const Piece& piece = pieces[i];
     require(row.corpus == chunks.corpus && row.document == chunks.document && row.first == piece.first && row.last == piece.last &&
                 row.terms == piece.terms,
-            Exit::data,
-            "{}:chunks: row {} is tokens {} to {} of document {}, {} compared, but it must be {} to {} of {}, {} compared; build it again",
+            Exit::data, "{}:chunks: row {} is tokens {} to {} of document {}, {} compared, but it must be {} to {} of {}, {} compared; {}",
             file.string(), chunks.first + std::int64_t(i), row.first, row.last, row.document, row.terms, piece.first, piece.last, chunks.document,
-            piece.terms);
+            piece.terms, database_remedy);
   }
 }
 
@@ -55,19 +56,18 @@ void compare(const Blocks& blocks, std::int64_t number, const QuerySettings& s, 
   }
 }
 
-// Searches the chosen queries of one folder again. The blocks that exist are checked. Returns the number of queries.
-std::int64_t check_queries(const fs::path& folder, const Database& database, ChunkSearch& search, double share, std::uint64_t seed,
-                           Communicator& world) {
+// Searches the chosen queries of one folder again. The blocks that exist are checked.
+void check_queries(const fs::path& folder, const Database& database, ChunkSearch& search, double share, std::uint64_t seed, Communicator& world,
+                   CheckCounts& counts) {
   QuerySettings settings;
   std::optional<QuerySamples> samples;
   collective_check(world, [&] {
-    settings = read_query_settings(folder);
+    settings = at_places_of(database.settings(), read_query_settings(folder), folder / "config.json");
     require_same({{"project", settings.project}, {"index", settings.index}}, {{"project", database.settings().hash()}, {"index", search.mark().hash}},
                  folder / "config.json", "the database or the index has changed since: remove the folder and run `gyrfalcon retro query` again");
     samples.emplace(settings, database.settings(), folder / "config.json");
   });
   const Blocks blocks = neighbour_blocks(folder, settings, samples->chunks());
-  std::int64_t checked = 0;
   for (std::int64_t b = 0; b < blocks.count(); ++b) {
     NeighbourRows stored;
     bool exists = false;
@@ -75,17 +75,20 @@ std::int64_t check_queries(const fs::path& folder, const Database& database, Chu
       exists = blocks.exists(b);
       if (exists) stored = read_neighbours(blocks, b, settings, database.size());
     });
-    if (world.sum(exists) < world.size()) continue;
+    ++counts.blocks;
+    if (world.sum(exists) < world.size()) {
+      ++counts.missing_blocks;
+      continue;
+    }
     for (std::int64_t number = blocks.first(b); number < blocks.last(b); ++number) {
       if (!is_chosen(seed, number, share)) continue;
       const NeighbourRows found = find_neighbours(*samples, settings, search, number, number + 1, 0, world.rank() == 0);
       collective_check(world, [&] {
         if (world.rank() == 0) compare(blocks, number, settings, stored, found);
       });
-      ++checked;
+      ++counts.queries;
     }
   }
-  return checked;
 }
 
 std::vector<fs::path> folders_of_queries(const fs::path& project) {
@@ -110,7 +113,7 @@ CheckCounts check_project(const fs::path& project, const Database& database, dou
   const std::vector<fs::path> folders = folders_of_queries(project);
   if (folders.empty()) return counts;
   const std::unique_ptr<ChunkSearch> search = open();
-  for (const fs::path& folder : folders) counts.queries += check_queries(folder, database, *search, share, seed, world);
+  for (const fs::path& folder : folders) check_queries(folder, database, *search, share, seed, world, counts);
   return counts;
 }
 

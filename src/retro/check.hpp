@@ -8,7 +8,8 @@
 namespace gyr::retro {
 
 struct CheckCounts {
-  std::int64_t documents = 0, queries = 0;  // checked
+  std::int64_t documents = 0, queries = 0;      // checked
+  std::int64_t blocks = 0, missing_blocks = 0;  // block files of neighbours; those of them that do not exist
 };
 
 // `share`: fraction of documents and of queries, each chosen independently by `seed`. Exit::data with file, dataset and row

@@ -12,6 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* merged_remedy = "remove the file, and `gyrfalcon retro build-db` with the options of its first call makes it again";
+
 hdf5::TableReader opened(const fs::path& project, const ProjectSettings& s) {
   const fs::path path = merged_path(project);
   std::error_code error;
@@ -26,23 +28,23 @@ Database::Database(const fs::path& project, const ProjectSettings& s, const Corp
     : settings_(s), corpora_(corpora), file_(opened(project, s)), size_(file_.rows<std::uint32_t>("chunks", chunk_columns)),
       documents_(file_.rows<std::uint64_t>("doc_offsets", offset_columns)) {
   const auto count = file_.read<std::uint64_t>("n_written");
-  require(count.size() == 1 && count[0] == std::uint64_t(size_), Exit::data, "{}:n_written: row 0 is {}, but 'chunks' has {} rows; build it again",
-          file_.name(), count.empty() ? 0 : count[0], size_);
+  require(count.size() == 1 && count[0] == std::uint64_t(size_), Exit::data, "{}:n_written: row 0 is {}, but 'chunks' has {} rows; {}", file_.name(),
+          count.empty() ? 0 : count[0], size_, merged_remedy);
   std::int64_t documents = 0;
   for (std::size_t c = 0; c < corpora.size(); ++c) documents += s.documents(c).last - s.documents(c).first;
-  require(documents == documents_, Exit::data, "{}:doc_offsets: has {} rows, but the project has {} documents; build it again", file_.name(),
-          documents_, documents);
+  require(documents == documents_, Exit::data, "{}:doc_offsets: has {} rows, but the project has {} documents; {}", file_.name(), documents_,
+          documents, merged_remedy);
 }
 
 void Database::require_sound(const ChunkRow& row, std::int64_t id) const {
   const bool known = row.corpus < corpora_.size() && std::int64_t(row.document) < corpora_.file(row.corpus).sequences();
-  require(known, Exit::data, "{}:chunks: row {} names document {} of corpus {}, which does not exist; build it again", file_.name(), id, row.document,
-          row.corpus);
+  require(known, Exit::data, "{}:chunks: row {} names document {} of corpus {}, which does not exist; {}", file_.name(), id, row.document, row.corpus,
+          merged_remedy);
   const std::int64_t length = corpora_.file(row.corpus).length(row.document);
   const bool inside = row.first < row.last && std::int64_t(row.last) <= length && std::int64_t(row.last) - row.first <= settings_.chunk;
   require(inside && row.terms >= 1 && row.terms <= row.last - row.first, Exit::data,
-          "{}:chunks: row {} is tokens {} to {} of a document of {}, {} of them compared, which is no chunk of at most {}; build it again",
-          file_.name(), id, row.first, row.last, length, row.terms, settings_.chunk);
+          "{}:chunks: row {} is tokens {} to {} of a document of {}, {} of them compared, which is no chunk of at most {}; {}", file_.name(), id,
+          row.first, row.last, length, row.terms, settings_.chunk, merged_remedy);
 }
 
 std::vector<ChunkRow> Database::rows(std::int64_t first, std::int64_t count) const {
@@ -77,8 +79,8 @@ Database::DocumentChunks Database::document(std::int64_t d) const {
   const std::uint64_t first = d > 0 ? values[2] : 0, last = row[2];
   require(first <= last && last <= std::uint64_t(size_) && row[0] < corpora_.size() &&
               row[1] < std::uint64_t(corpora_.file(std::size_t(row[0])).sequences()),
-          Exit::data, "{}:doc_offsets: row {} has the chunks {} to {} of document {} of corpus {}, which do not exist; build it again", file_.name(),
-          d, first, last, row[1], row[0]);
+          Exit::data, "{}:doc_offsets: row {} has the chunks {} to {} of document {} of corpus {}, which do not exist; {}", file_.name(), d, first,
+          last, row[1], row[0], merged_remedy);
   return {std::size_t(row[0]), std::int64_t(row[1]), std::int64_t(first), std::int64_t(last)};
 }
 

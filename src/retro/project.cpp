@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/printable.hpp"
 #include "src/base/output_file.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/data/dataset.hpp"
@@ -38,6 +39,10 @@ std::vector<std::int32_t> ids_in(const Json& json) {
 
 ProjectSettings settings_in(const Json& json) {
   ProjectSettings s;
+  for (const auto& [key, value] : json.items())
+    require(!key.starts_with("retro_"), Exit::data,
+            "'{}' is a key of Megatron-LM, whose projects are not read: make one of the same token files with `gyrfalcon retro build-db`",
+            printable_line(key));
   require_format(json, project_format);
   s.chunk = count_in(json, "chunk", 1, most_chunk), s.block = count_in(json, "block", 1, most_block);
   const std::string database = json.at("database").get<std::string>();
@@ -142,6 +147,11 @@ ProjectSettings read_settings(const fs::path& project) {
 
 Corpora::Corpora(const ProjectSettings& s) {
   for (const CorpusMark& corpus : s.corpora) {
+    std::error_code error;
+    require(fs::exists(index_path(corpus.prefix), error), Exit::missing,
+            "{}: does not exist, and config.json of the project names it; restore it, or run `gyrfalcon retro build-db` with the new place of all "
+            "token files and the other options of its first call",
+            index_path(corpus.prefix).string());
     files_.push_back(std::make_unique<TokenFile>(corpus.prefix));
     masks_.push_back(LossMask::next_to(*files_.back()));
     require(files_.back()->sequences() <= std::int64_t(std::uint32_t(-1)), Exit::data,

@@ -70,7 +70,9 @@ void prepare_folder(const fs::path& project) {
 void make_project(const fs::path& project, const ProjectSettings& s) {
   std::error_code error;
   if (!fs::exists(config_path(project), error)) return write_settings(project, s);
-  require_same(read_settings(project).values(), s.values(), config_path(project), "give the same settings, or another PROJECT");
+  const ProjectSettings stored = read_settings(project);
+  require_same(stored.values(), s.values(), config_path(project), "give the same settings, or another PROJECT");
+  if (text_of(stored) != text_of(s)) write_settings(project, s);
 }
 
 }  // namespace gyr::retro

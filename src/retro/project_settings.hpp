@@ -22,7 +22,7 @@ ProjectSettings settings_of(const ProjectOptions&, const Note& note);
 // Creates the folder of a new project. Exit::usage if it has other contents than a project. Exit::io.
 void prepare_folder(const std::filesystem::path& project);
 // Writes config.json of a new project, or compares the settings with those of an existing one. Exit::config naming both
-// values of a setting that differs.
+// values of a setting that differs. If only the places of token files or of the tokenizer differ, the new ones are stored.
 void make_project(const std::filesystem::path& project, const ProjectSettings&);
 
 }  // namespace gyr::retro

@@ -129,6 +129,20 @@ QuerySettings read_query_settings(const fs::path& folder) {
   return settings;
 }
 
+QuerySettings at_places_of(const ProjectSettings& project, QuerySettings s, const fs::path& config) {
+  for (CorpusMark& corpus : s.corpora) {
+    std::error_code error;
+    if (fs::exists(index_path(corpus.prefix), error)) continue;
+    const auto same = std::find_if(project.corpora.begin(), project.corpora.end(),
+                                   [&](const CorpusMark& other) { return values_of(corpus, "") == values_of(other, ""); });
+    require(same != project.corpora.end(), Exit::missing,
+            "{}: names the token files {}, but {} does not exist; restore it, or run `gyrfalcon retro query` with a deck that has its new place",
+            config.string(), corpus.prefix.string(), index_path(corpus.prefix).string());
+    corpus.prefix = same->prefix;
+  }
+  return s;
+}
+
 QuerySamples::QuerySamples(const QuerySettings& settings, const ProjectSettings& project, const fs::path& config)
     : settings_(settings), project_(project), size_(0) {
   dataset_ = std::make_unique<Dataset>(settings.dataset());

@@ -44,6 +44,9 @@ std::filesystem::path neighbours_folder(const std::filesystem::path& project, co
 void write_query_settings(const std::filesystem::path& folder, const QuerySettings&);
 // Exit::missing or Exit::data for config.json of the folder.
 QuerySettings read_query_settings(const std::filesystem::path& folder);
+// The settings with the places of token files that the project has, for those that do not exist where the queries were made. Exit::missing for
+// token files that are at neither place. `config`: the file that holds the settings.
+QuerySettings at_places_of(const ProjectSettings&, QuerySettings, const std::filesystem::path& config);
 
 // A document of the database.
 struct Place {

@@ -16,7 +16,6 @@ namespace fs = std::filesystem;
 
 std::string index_text(const fs::path& project, const Database& database) {
   std::error_code error;
-  if (fs::exists(index_folder(project).parent_path() / "flat", error)) return "vectors of an encoder, in index/flat";
   if (!fs::exists(index_folder(project) / "statistics.hdf5", error)) return "none: gyrfalcon retro index";
   const TermStatistics statistics = read_statistics(project, database.settings());
   const Blocks blocks = index_blocks(project, database.settings(), database.size());
@@ -54,7 +53,7 @@ std::optional<Tokenizer> tokenizer_of(const ProjectSettings& s, const std::strin
   return Tokenizer::load(path);
 }
 
-std::string project_summary(const fs::path& project, const Database& database) {
+std::string project_summary(const fs::path& project, const Database& database, const std::string& vectors) {
   const ProjectSettings& s = database.settings();
   Table table({{""}, {"", false, 100}});
   table.row({"project", printable(project.string())});
@@ -64,7 +63,7 @@ std::string project_summary(const fs::path& project, const Database& database) {
   table.row({"tokenizer", s.tokenizer.sum.empty() ? "none" : printable(s.tokenizer.file)});
   table.row({"chunks", fmt::format("{} of at most {} tokens, in {} documents{}", database.size(), s.chunk, database.documents(),
                                    s.all ? "" : fmt::format(" of the training split of {}", s.split))});
-  table.row({"index", index_text(project, database)});
+  table.row({"index", vectors.empty() ? index_text(project, database) : vectors});
   add_queries(table, project);
   return table.str(false);
 }

@@ -251,7 +251,7 @@ TEST(retro_project, empty_database_gives_missing_neighbours) {
   s.corpora = {retro::corpus_mark(TokenFile(folder / "a"))}, s.split = "1";
   const fs::path to = project.find(s);
   EXPECT_EQ(retro::read_neighbours(retro::neighbour_blocks(to, s, 1), 0, s, 0).ids, std::vector<std::int64_t>(20, -1));
-  EXPECT_NE(retro::project_summary(project.path, *project.database).find("0 of at most 4 tokens"), std::string::npos);
+  EXPECT_NE(retro::project_summary(project.path, *project.database, "").find("0 of at most 4 tokens"), std::string::npos);
 }
 
 TEST(retro_project, missing_files_are_rebuilt_with_equal_bytes) {

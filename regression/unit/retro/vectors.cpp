@@ -5,11 +5,11 @@
 
 #include "regression/support/cases.hpp"
 #include "regression/support/mutation.hpp"
-#include "regression/support/retro.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
+#include "regression/support/vector_project.hpp"
 #include "src/evaluation/text_vectors.hpp"
-#include "src/retro/vectors/vector_search.hpp"
+#include "src/retro/vectors/flat_shard.hpp"
 
 namespace gyr::testing::vectors_suite {
 namespace {
@@ -94,31 +94,6 @@ TEST(vectors, flat_search_without_vectors_finds_nothing) {
   shard.add(0, {}, {}, {});
   EXPECT_TRUE(shard.search(Floats{1, 2, 3}, 5)[0].empty());
 }
-
-// A project whose vectors are made by a function of the tokens.
-struct VectorProject {
-  VectorProject() {
-    std::mt19937 random(5);
-    write_token_files(folder / "a", drawn_documents(random, 30, 40, 20), TokenType::u16);
-    project = std::make_unique<RetroProject>(folder / "p", plain_settings({folder / "a"}, 4, 20));
-    fs::remove_all(retro::index_folder(project->path));
-    settings = {project->settings.hash(), folder / "encoder", "00000000000000ab", 6};
-    retro::make_folder(retro::vectors_folder(project->path));
-    retro::write_vector_settings(project->path, settings);
-  }
-  static Floats encode(std::span<const std::int32_t> tokens) {
-    Floats vector(6);
-    for (const std::int32_t token : tokens) vector[std::size_t(token) % 6] += 1 + float(token) / 7;
-    return tokens.empty() ? Floats() : vector;
-  }
-  void build(const retro::EncodeText& by = encode) const {
-    retro::build_vectors(project->path, *project->database, settings, by, one_rank(), [](std::int64_t, std::int64_t) {});
-  }
-  retro::Blocks blocks() const { return retro::vector_blocks(project->path, project->settings, project->database->size()); }
-  Folder folder;
-  std::unique_ptr<RetroProject> project;
-  retro::VectorSettings settings;
-};
 
 TEST(vectors, neighbours_by_vectors_are_the_nearest_chunks) {
   const VectorProject p;

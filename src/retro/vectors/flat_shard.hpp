@@ -5,22 +5,18 @@
 // are dropped, and the others are compared by d2. The result is that of a loop in double over all chunks.
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include "src/retro/bm25.hpp"
+#include "src/retro/vectors/vector_shard.hpp"
 
 namespace gyr::retro {
 
-class FlatVectorShard {
+class FlatVectorShard final : public VectorShard {
  public:
   explicit FlatVectorShard(std::int64_t width) : width_(width) {}  // width: elements of a vector
 
   // Adds chunks with consecutive ids from `first` on. `vectors` (chunks, width). Blocks are added in the order of their ids.
   void add(std::int64_t first, std::vector<float> vectors, std::vector<std::uint32_t> corpora, std::vector<std::uint32_t> documents);
-  // The best `most` chunks for each query, in any order. `queries` (queries, width). Scores are -d2.
-  std::vector<std::vector<Candidate>> search(std::span<const float> queries, std::int64_t most) const;
+  // Scores are -d2.
+  std::vector<std::vector<Candidate>> search(std::span<const float> queries, std::int64_t most) const override;
 
  private:
   struct VectorBlock {

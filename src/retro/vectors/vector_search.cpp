@@ -3,22 +3,37 @@
 
 #include <algorithm>
 
+#include "kernels/base/printable.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/retro/index.hpp"
 #include "src/retro/merge.hpp"
+#include "src/retro/vectors/flat_shard.hpp"
 
 namespace gyr::retro {
 
+namespace {
+
+std::unique_ptr<VectorShard> open_vectors(const std::filesystem::path& project, const Database& database, const VectorSettings& s,
+                                          Communicator& world) {
+  const Blocks blocks = vector_blocks(project, database.settings(), database.size());
+  auto shard = std::make_unique<FlatVectorShard>(s.width);
+  for (std::int64_t b = world.rank(); b < blocks.count(); b += world.size()) {
+    std::vector<std::uint32_t> corpora, documents;
+    for (const ChunkRow& row : database.rows(blocks.first(b), blocks.rows(b))) corpora.push_back(row.corpus), documents.push_back(row.document);
+    shard->add(blocks.first(b), read_vectors(blocks, b, s), std::move(corpora), std::move(documents));
+  }
+  return shard;
+}
+
+}  // namespace
+
 VectorSearch::VectorSearch(const std::filesystem::path& project, const Database& database, const VectorSettings& settings, EncodeText encode,
                            Communicator& world)
-    : ChunkSearch(database), settings_(settings), encode_(std::move(encode)), world_(world), shard_(settings.width) {
-  const Blocks blocks = vector_blocks(project, database.settings(), database.size());
+    : ChunkSearch(database), settings_(settings), encode_(std::move(encode)), world_(world), index_hash_(settings.hash()) {
   collective_check(world, [&] {
-    for (std::int64_t b = world.rank(); b < blocks.count(); b += world.size()) {
-      std::vector<std::uint32_t> corpora, documents;
-      for (const ChunkRow& row : database.rows(blocks.first(b), blocks.rows(b))) corpora.push_back(row.corpus), documents.push_back(row.document);
-      shard_.add(blocks.first(b), read_vectors(blocks, b, settings_), std::move(corpora), std::move(documents));
-    }
+    if (!has_codes(project)) return void(shard_ = open_vectors(project, database, settings_, world));
+    const CodeSettings codes = read_code_settings(project);
+    index_hash_ = codes.hash(), shard_ = open_codes(project, database, settings_, codes, world);
   });
 }
 
@@ -46,15 +61,28 @@ VectorSearch::Encoded VectorSearch::encoded(const std::vector<std::vector<std::i
 
 std::vector<std::vector<Candidate>> VectorSearch::nearest(const std::vector<std::vector<std::int32_t>>& texts, std::int64_t most, int owner) {
   const Encoded e = encoded(texts);
-  std::vector<std::vector<Candidate>> found = shard_.search(e.vectors, most);
+  std::vector<std::vector<Candidate>> found = shard_->search(e.vectors, most);
   for (std::size_t t = 0; t < texts.size(); ++t)
     if (!e.has_tokens[t]) found[t].clear();
   return merged(world_, owner, found, most);
 }
 
 IndexMark index_mark_of(const std::filesystem::path& project, const ProjectSettings& s) {
+  if (has_codes(project)) return {read_code_settings(project).hash(), true};
   if (has_vectors(project)) return {read_vector_settings(project).hash(), true};
   return {index_hash(s, read_statistics(project, s).common)};
+}
+
+std::string vectors_text(const std::filesystem::path& project) {
+  std::error_code error;
+  if (has_codes(project)) {
+    const CodeSettings codes = read_code_settings(project);
+    const std::string index = "vectors of an encoder, " + printable_line(codes.factory);
+    if (!std::filesystem::exists(codes_folder(project) / "recall.json", error)) return index + ", incomplete: gyrfalcon retro index";
+    const Recall recall = read_recall(project, codes);
+    return fmt::format("{} with {} probes, recall@{} {:.4f} by {} queries", index, codes.probes, recall_most, recall.share, recall.queries);
+  }
+  return std::filesystem::exists(vectors_folder(project), error) ? "vectors of an encoder, in index/flat" : "";
 }
 
 }  // namespace gyr::retro
