@@ -63,7 +63,7 @@ const Help helps[] = {
     {{"tokenizer", "decode"}, {"--help", "--skip-special", "--json"}},
     {{"retro"}, {"--help"}},
     {{"retro", "build-db"}, {"--help", "--data", "--split", "--database", "--chunk", "--block", "--tokenizer"}},
-    {{"retro", "index"}, {"--help", "--common", "--retriever"}},
+    {{"retro", "index"}, {"--help", "--common", "--index", "--probes", "--retriever"}},
     {{"retro", "query"}, {"--help", "--candidates", "--overlap", "--saved"}},
     {{"retro", "search"}, {"--help", "--text", "--most", "--tokenizer"}},
     {{"retro", "inspect"}, {"--help", "--chunk", "--tokenizer"}},
