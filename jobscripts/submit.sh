@@ -23,10 +23,12 @@ check_options() {
   local word ranks='--ntasks=N for the number of ranks, or --nodes=N for that of nodes'
   if grep -q '^#SBATCH' "$script"; then
     for word; do
+      case $word in
+        select=* | nodes=*) refuse 64 "$word: $(basename "$script") goes to sbatch, which has no -l; write $ranks" ;;
+      esac
       case ${word%%=*} in
-        --ntasks | --ntasks-per-* | --tasks-per-node | --nodes | --nodelist | --nodefile | --use-min-nodes) ;;
+        --ntasks | --ntasks-per-* | --tasks-per-node | --nodes | --nodelist | --nodefile | --use-min-nodes | --sockets-per-node | --extra-node-info) ;;
         --cpus-per-task | --gpus-per-task | --tres-per-task | --gpus-per-node | --tres-per-node) ;;
-        select | nodes) refuse 64 "$word: $(basename "$script") goes to sbatch, which has no -l; write $ranks" ;;
         --*task* | --*node* | --*rank* | --*proc* | --np | --n | -np) refuse 64 "$word: sbatch has no such option; write $ranks" ;;
       esac
     done

@@ -185,6 +185,8 @@ said '--ntasks=2: options of sbatch and qsub stand before the script'
 submit 64 --ntasks=2 my.yaml slurm-cpu.sh train.steps=3
 said 'my.yaml: the deck stands after the script; write submit.sh .* slurm-cpu.sh my.yaml'
 # Options that look like a number of ranks, but are those of nothing or of the other scheduler.
+# Rare options of sbatch, and a partition with the name of an option of PBS
+submit 0 --dry-run --sockets-per-node=1 --extra-node-info=2 -p nodes slurm-cpu.sh my.yaml
 for words in '--ntask=2 slurm-cpu.sh' '--num-nodes=2 slurm-gpu8.sh' '--nranks 2 slurm-gpu.sh' '-np 2 slurm-cpu.sh'; do
   read -r -a words <<< "$words"
   submit 64 "${words[@]}" my.yaml
