@@ -193,6 +193,93 @@ TEST(policy_training, run_resumes_within_an_iteration_bit_for_bit) {
   }
 }
 
+// Numbers of an iteration and a step, to be compared between layouts.
+std::vector<double> course_of(const fs::path& output) {
+  std::vector<double> numbers;
+  for (const Json& line : lines_of_kind(output, "iteration"))
+    for (const char* key : {"reward", "log_prob", "correction", "version"}) numbers.push_back(line.value(key, -1.0));
+  for (const Json& line : lines_of_kind(output, "step"))
+    for (const char* key : {"loss", "grad_norm", "ratio"}) numbers.push_back(line[key]);
+  return numbers;
+}
+
+// Settings of a run whose answers are written by the weights of the iteration before.
+Words stale_run() {
+  return {"train.precision=fp64", "rl.iterations=6",    "rl.prompts=4",      "rl.num_generations=4",    "rl.minibatches=2",
+          "rl.staleness=1",       "checkpoint.every=3", "checkpoint.keep=9", "train.micro_batch_size=1"};
+}
+
+Words with(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(policy_training, separate_ranks_generate_the_answers_of_one_rank) {
+  for (const char* staleness : {"0", "1"}) {
+    const Words settings = with(stale_run(), {fmt::format("rl.staleness={}", staleness)});
+    const fs::path one = digits().folder / "alone";
+    const Result alone = digits().train(one, 1, with(settings, {"--anew"}));
+    ASSERT_EQ(alone.code, 0) << alone.err;
+    const std::vector<double> expected = course_of(one);
+    ASSERT_EQ(expected.size(), 6u * 4 + 12 * 3);
+    EXPECT_EQ(expected[3], 0) << "version of iteration 0";
+    EXPECT_EQ(expected[7], staleness[0] == '0' ? 2 : 0) << "version of iteration 1";
+    EXPECT_EQ(expected[11], staleness[0] == '0' ? 4 : 2) << "version of iteration 2";
+    std::vector<std::pair<int, Words>> grids{
+        {4, {"rl.generate.ranks=2-3", "rl.generate.tensor=1", "rl.generate.pipeline=2", "parallel.pipeline=1", "parallel.tensor=2"}}};
+    if (staleness[0] == '1') grids.push_back({3, {"rl.generate.ranks=1", "parallel.data=2", "parallel.shard=weights"}});
+    for (const auto& [ranks, grid] : grids) {
+      const fs::path output = digits().folder / "separate";
+      const Result r = digits().train(output, ranks, with(with(settings, grid), {"rl.generate.separate=true", "--anew"}));
+      ASSERT_EQ(r.code, 0) << r.err;
+      const std::vector<double> found = course_of(output);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_NEAR(found[i], expected[i], 1e-11) << ranks << " ranks, staleness " << staleness << ", number " << i;
+    }
+  }
+}
+
+// Weights that do not change write the same answers in every iteration, however old they are.
+TEST(policy_training, age_of_unchanged_weights_makes_no_difference) {
+  const auto course = [&](const char* staleness) {
+    const fs::path output = digits().folder / "unchanged";
+    const Result r = digits().train(output, 1, with(stale_run(), {fmt::format("rl.staleness={}", staleness), "optimizer.lr=1e-300", "--anew"}));
+    EXPECT_EQ(r.code, 0) << r.err;
+    std::vector<double> numbers;
+    for (const Json& line : lines_of_kind(output, "iteration"))
+      for (const char* key : {"reward", "log_prob"}) numbers.push_back(line[key]);
+    return numbers;
+  };
+  const std::vector<double> present = course("0");
+  EXPECT_EQ(present.size(), 12u);
+  EXPECT_EQ(course("1"), present);
+}
+
+// A run that is killed on a rank that trains or on one that generates goes on with the stored answers.
+TEST(policy_training, killed_run_with_separate_ranks_resumes_bit_for_bit) {
+  std::mt19937 random(seed_of_run());
+  const fs::path whole = digits().folder / "whole separate", parts = digits().folder / "parts separate";
+  const Words settings = with(stale_run(), {"rl.generate.ranks=1", "rl.generate.separate=true"});
+  ASSERT_EQ(digits().train(whole, 2, settings).code, 0);
+  for (const int rank : {0, 1}) {
+    const int killed = 4 + int(random() % 8);
+    SCOPED_TRACE(fmt::format("rank {} killed before step {}", rank, killed));
+    const Words fault{"--anew", "fault.kind=kill", fmt::format("fault.step={}", killed), fmt::format("fault.rank={}", rank)};
+    EXPECT_NE(digits().train(parts, 2, with(settings, fault)).code, 0);
+    const Result r = digits().train(parts, 2, with(settings, {"--resume"}));
+    ASSERT_EQ(r.code, 0) << r.err;
+    const Result same = run({"diff", whole / "checkpoints/step_00000012", parts / "checkpoints/step_00000012"});
+    EXPECT_EQ(same.code, 0) << same.out;
+  }
+  fs::remove(parts / "rollouts/ahead_00000002.h5");
+  for (const int step : {6, 9, 12}) fs::remove_all(parts / fmt::format("checkpoints/step_{:08}", step));
+  const Result r = digits().train(parts, 2, with(settings, {"--resume"}));
+  EXPECT_EQ(r.code, int(Exit::missing));
+  EXPECT_NE(r.err.find("ahead_00000002.h5: does not exist"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("remove the checkpoints after step 2"), std::string::npos) << r.err;
+}
+
 TEST(policy_training, missing_answers_of_an_iteration_are_named) {
   const fs::path start = start_of_runs(), output = digits().folder / "missing";
   Words words = short_run(start);
@@ -295,6 +382,8 @@ TEST(policy_training, contradicting_settings_are_refused_by_name) {
       {{"rl.rewards.judge.type=model", "rl.rewards.judge.model=judge", "models.judge.init_from=\"\""}, "models.judge.init_from is empty"},
       {{"rl.rewards.judge.type=model", "rl.rewards.judge.model=critic"}, "models.critic is the critic of ppo, and no reward model"},
       {{"rl.critic.warmup_iterations=3"}, "only ppo has a critic"},
+      {{"rl.staleness=1", "rl.dynamic_sampling=2"}, "the weights that wrote their answers have already changed"},
+      {{"rl.generate.separate=true"}, "no rank would train"},
       {{"rl.overlong=soft"}, "overlong: soft needs an overlong_buffer of 1 to 6 tokens"},
       {{"rl.kl.target=1"}, "there is no divergence to adapt"},
       {{"train.objective=value"}, "which does not read section rl"},

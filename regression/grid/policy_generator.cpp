@@ -46,7 +46,8 @@ TEST(policy_generator, copies_on_other_layouts_write_the_same_texts) {
     training = sharded(training, random() % 2 ? Shard::optimizer : Shard::none, 4096);
     const bool some = random() % 2;
     const Mesh mesh{some ? std::vector<int>{1, 3} : std::vector<int>{0, 1, 2, 3}};
-    const GenerationPlace same{Mesh::of_all(ranks), training, DType::f64, true}, other{mesh, drawn_layout(random, mesh.size()), DType::f64, false};
+    const GenerationPlace same{Mesh::of_all(ranks), training, DType::f64, true, Mesh::of_all(ranks)},
+        other{mesh, drawn_layout(random, mesh.size()), DType::f64, false, Mesh::of_all(ranks)};
     SCOPED_TRACE(fmt::format("trial {}: {} to {} on ranks {}", trial, training.text(), other.layout.text(), mesh.text()));
     EngineConfig config;
     config.model = model(), config.precision = DType::f64, config.seq_length = 8;

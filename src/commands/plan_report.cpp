@@ -210,6 +210,9 @@ std::string generation_text(const RunPlan& plan) {
                                  counted(c.group, "answer"), counted(c.max_new_tokens, "token"), counted(c.steps_of_iteration(), "step"));
   const GenerationPlace& place = *plan.generation;
   if (place.borrows) return text;
+  if (const GeneratorBytes alone = plan.generator(); alone.weights > 0)
+    text += fmt::format("; these ranks do not train, and need up to {} of weights and {} of KV cache, state and scratch", size_text(alone.weights),
+                        size_text(alone.working));
   double bytes = 0;
   for (const auto& [pair, moved] :
        generation_moves(plan.config.model, plan.config.precision, plan.config.optimizer.trained(), plan.layout, place, 1).bytes())

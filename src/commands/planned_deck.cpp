@@ -7,6 +7,7 @@
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/commands/search_report.hpp"
+#include "src/config/generation_ranks.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/planner/layouts/offload_fraction.hpp"
@@ -152,6 +153,7 @@ PlannedDeck read_planned_deck(const DeckArguments& a, const Runtime& runtime, in
   PlannedDeck deck;
   deck.run = read_deck(a, runtime, deck.effective);
   if (!finds_layout(deck.run) && !finds_alpha(deck.run)) return deck;
+  ranks = training_ranks(deck.run, ranks).size();
   MPI_Comm all;
   MPI_Comm_dup(runtime.world(), &all);
   Communicator world("world", mpi_transport(all, wait_policy_of(runtime.world())));

@@ -35,7 +35,8 @@ RunConfig without_training_models(RunConfig run) {
   const std::vector<std::string>& names = run.policy->loss.reward_models;
   std::erase_if(run.models, [&](const FurtherModel& m) { return std::find(names.begin(), names.end(), m.name) == names.end(); });
   run.model.objective = policy({.reward_models = names});
-  run.parallel.shard = Shard::none, run.policy->generation.ranks = "all";  // nothing is trained, and all ranks generate
+  // Nothing is trained, and all ranks generate.
+  run.parallel.shard = Shard::none, run.policy->generation.ranks = "all", run.policy->generation.separate = false;
   return run;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "src/config/generation_ranks.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/policy_generator.hpp"
 #include "src/train/scoring_models.hpp"
@@ -70,7 +71,8 @@ void add_generator(RankPlan& plan, const EngineConfig& config, const Layout& lay
                    std::map<int, GeneratorBytes>& known) {
   GeneratorBytes most;
   for (int data = 0; data < layout.size(Axis::data); ++data) {
-    const int rank = layout.rank_at(layout.position_at([&](Axis a) { return a == Axis::data ? data : layout.coordinate(plan.position, a); }));
+    const int of_training = layout.rank_at(layout.position_at([&](Axis a) { return a == Axis::data ? data : layout.coordinate(plan.position, a); }));
+    const int rank = place.training.ranks[std::size_t(of_training)];
     const std::optional<int> here = place.mesh.index_of(rank);
     if (!here) continue;
     const int position = place.layout.position_of(*here);
@@ -100,14 +102,29 @@ const RankPlan& plan_at(const std::vector<RankPlan>& ranks, const Layout& layout
 FurtherPlan::FurtherPlan(PlacedModel model) : placed(std::move(model)), config(scoring_config(placed)), ranks(planned_ranks(config, placed.layout)) {}
 
 RunPlan::RunPlan(RunConfig r, int number)
-    : run(std::move(r)), layout(layout_of(run, number)), config(engine_config(run, layout)), ranks(planned_ranks(config, layout)) {
-  for (PlacedModel& placed : placed_models(run, number)) further.emplace_back(std::move(placed));
+    : run(std::move(r)), layout(layout_of(run, training_ranks(run, number).size())), config(engine_config(run, layout)),
+      ranks(planned_ranks(config, layout)) {
+  for (PlacedModel& placed : placed_models(run, layout.ranks())) further.emplace_back(std::move(placed));
   for (RankPlan& plan : ranks) add_further(plan, layout, further);
   if (!run.policy) return;
   generation = generation_place(run, layout);
   const GeneratorCapacity limits = generator_capacity(run, longest_prompt(run), generation->layout);
   std::map<int, GeneratorBytes> known;  // by position in the layout of generation
   for (RankPlan& plan : ranks) add_generator(plan, config, layout, *generation, limits, known);
+}
+
+GeneratorBytes RunPlan::generator() const {
+  GeneratorBytes most;
+  if (!generation) return most;
+  const GeneratorCapacity limits = generator_capacity(run, longest_prompt(run), generation->layout);
+  for (const int rank : generation->mesh.ranks) {
+    if (generation->training.index_of(rank)) continue;
+    // Data-parallel ranks need the same.
+    if (generation->layout.coordinate(generation->layout.position_of(*generation->mesh.index_of(rank)), Axis::data) > 0) continue;
+    const GeneratorBytes bytes = generation_bytes(config.model, *generation, limits, rank);
+    if (bytes.weights + bytes.working > most.weights + most.working) most = bytes;
+  }
+  return most;
 }
 
 const RankPlan& RunPlan::largest_rank() const {

@@ -40,6 +40,7 @@ struct RunPlan {
   std::vector<RankPlan> ranks;
   std::optional<GenerationPlace> generation = {};  // of policy training
   const RankPlan& of(int position) const { return plan_at(ranks, layout, position); }
+  GeneratorBytes generator() const;      // memory of the rank that only generates and needs most; 0: there is none
   const RankPlan& largest_rank() const;  // the rank that uses most memory
   const RankPlan& slowest() const;       // the rank that executes most FLOPs
 };

@@ -70,6 +70,18 @@ void check_fp8(const RunConfig& run, std::vector<std::string>& warnings) {
         fmt::format("train.fp8: the last blocks have less than {} elements, as if padded with zeros, in {}", extent, fmt::join(partial, ", ")));
 }
 
+// Answers of older weights pay only if training need not wait for them, and the steps of an iteration make them older still.
+void check_staleness(const RunConfig& run, std::vector<std::string>& warnings) {
+  if (!run.policy || run.policy->staleness == 0) return;
+  if (!run.policy->generation.separate)
+    warnings.push_back(
+        "rl.staleness = 1 saves no time on ranks that generate and train in turn; let some ranks only generate (rl.generate.ranks, "
+        "rl.generate.separate=true), or set rl.staleness=0");
+  if (const Index steps = run.policy->steps_of_iteration(); steps > 1)
+    warnings.push_back(fmt::format(
+        "rl.staleness = 1 with {} steps per iteration: the last step learns from answers of weights that are {} steps older", steps, 2 * steps - 1));
+}
+
 }  // namespace
 
 std::vector<std::string> doubtful_settings(const RunConfig& run) {
@@ -80,6 +92,7 @@ std::vector<std::string> doubtful_settings(const RunConfig& run) {
       warnings.push_back(fmt::format("data.prefixes names {} twice, so its documents are read twice as often", printable(prefix)));
   check_batch(run, warnings);
   check_fp8(run, warnings);
+  check_staleness(run, warnings);
   const Index steps = run.train.steps;
   if (steps == 0) {
     warnings.push_back("train.steps = 0: the run trains nothing; set train.steps to the number of optimizer steps");

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/fault/fault.hpp"
 
-#include <signal.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -13,14 +9,13 @@
 
 #include "kernels/ops/elementwise.hpp"
 #include "kernels/ops/host_values.hpp"
+#include "src/fault/process_fault.hpp"
 
 namespace gyr {
 
 Fault::Fault(const FaultSettings& settings, const Identity& me, ModelState& state, const ProgressRecord& progress_record)
     : settings_(settings), state_(state), progress_record_(progress_record), last_(std::chrono::steady_clock::now()) {
-  const bool now = settings.any() && (settings.attempt < 0 || settings.attempt == me.attempt);
-  require(!now || settings.rank < me.ranks, Exit::config, "fault.rank = {}, but there are {} ranks", settings.rank, me.ranks);
-  mine_ = now && settings.rank == me.rank;
+  mine_ = is_for(settings, me);
   if (!mine_ || (settings_.kind != FaultKind::nan && settings_.kind != FaultKind::gradflip)) return;
   state_.on_gradients([this](const std::vector<AnyTensor>& gradients) {
     if (std::exchange(spoil_, false)) spoil(gradients);
@@ -38,11 +33,10 @@ void Fault::inject_fault(Index step) {
   // only once, because a step may be repeated after a rollback
   if (settings_.kind != FaultKind::kill && settings_.kind != FaultKind::stop) mine_ = false;
   switch (settings_.kind) {
-    case FaultKind::kill: ::kill(getpid(), SIGKILL); break;
-    case FaultKind::stop: ::kill(getpid(), SIGSTOP); break;
-    case FaultKind::leave: ::_exit(int(settings_.amount));
-    case FaultKind::hang:
-      for (;;) ::pause();
+    case FaultKind::kill:
+    case FaultKind::stop:
+    case FaultKind::leave:
+    case FaultKind::hang: break_process(settings_); break;
     case FaultKind::nan:
     case FaultKind::gradflip: spoil_ = true; break;
     case FaultKind::bitflip: flip_bit(largest(), largest().size / 2); break;

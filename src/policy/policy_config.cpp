@@ -24,6 +24,12 @@ void read_counts(Section& rl, PolicyConfig& c) {
                       .positive()
                       .at_most(most_rollouts)
                       .effect(Effect::function);
+  c.staleness = rl.get("staleness", 0,
+                       "0: the weights before an iteration write its answers; 1: those before the iteration before do, so that "
+                       "separate ranks (generate.separate) generate while the others train (one-step off-policy)")
+                    .at_least(0)
+                    .at_most(1)
+                    .effect(Effect::function);
   c.seed = std::uint64_t(Index(rl.get("seed", 1, "seed of prompts, draws of tokens and minibatches").at_least(0)));
   c.old = get_word(rl, "old_logp", OldLogProbs::automatic, {"auto", "scored", "said"},
                    "log-probabilities before the update: auto (those of the step itself if an iteration has one step and no divergence in the "
@@ -86,8 +92,9 @@ void read_advantage(Section& s, AdvantageRules& rules) {
                        "ppo: last reward of an answer that is cut at max_new_tokens: its score, or the critic's value of what would follow");
 }
 
-void read_correction(Section& s, CorrectionRules& rules) {
-  rules.of = get_word(s, "weights", CorrectionOf::none, {"none", "token", "sequence"},
+// Answers of older weights are corrected by default.
+void read_correction(Section& s, CorrectionRules& rules, Index staleness) {
+  rules.of = get_word(s, "weights", staleness > 0 ? CorrectionOf::token : CorrectionOf::none, {"none", "token", "sequence"},
                       "weights exp(old - generation's log-probability) in the loss: none, of each token, or of the product over the answer "
                       "(truncated importance sampling)");
   rules.low = s.get("low", 0.0, "lowest weight").at_least(0).finite();
@@ -115,6 +122,7 @@ void read_layout(Section& s, GenerationLayout& g) {
   g.precision = s.get("precision", "", "type of its weights and activations: fp64, fp32 or bf16; empty: train.precision")
                     .one_of({"", "fp64", "fp32", "bf16"})
                     .value();
+  g.separate = s.get("separate", false, "the ranks in `ranks` only generate, and the others train").effect(Effect::none);
 }
 
 void read_generate(Section& s, PolicyConfig& c) {
@@ -156,6 +164,13 @@ void check(Section& rl, const PolicyConfig& c) {
   require(c.waves == 1 || c.group > 1, Exit::config,
           "{}: the only answer to a prompt equals itself, and every prompt would be replaced; set num_generations to 2 or more",
           rl.settings_text({"dynamic_sampling", "num_generations"}));
+  require(c.waves == 1 || c.staleness == 0, Exit::config,
+          "{}: when rewards show that prompts must be replaced, the weights that wrote their answers have already changed; set one of them to its "
+          "default",
+          rl.settings_text({"dynamic_sampling", "staleness"}));
+  require(!c.generation.separate || c.generation.ranks != "all", Exit::config,
+          "{}: no rank would train; name the ranks that only generate, such as generate.ranks: 4-7 of 8",
+          rl.settings_text({"generate.separate", "generate.ranks"}));
   require(c.kl_target == 0 || c.kl_horizon >= double(c.rollouts()), Exit::config,
           "{}: the coefficient would jump or change its sign; take at least the {} answers of an iteration", rl.settings_text({"kl.horizon"}),
           c.rollouts());
@@ -185,7 +200,7 @@ PolicyConfig read_policy(Section& rl, bool trains) {
   read_loss(rl.section("loss", "policy loss"), c);
   read_kl(rl.section("kl", "divergence from the reference model"), c);
   read_advantage(rl.section("advantage", "advantages"), c.advantage);
-  read_correction(rl.section("correction", "correction of a difference between generation and training"), c.correction);
+  read_correction(rl.section("correction", "correction of a difference between generation and training"), c.correction, c.staleness);
   read_critic(rl.section("critic", "training of the critic (models.critic)"), c);
   read_generate(rl.section("generate", "generation of the answers"), c);
   c.rewards = read_rewards(rl.section("rewards", "rules that reward an answer, by name"));

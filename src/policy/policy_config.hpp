@@ -28,6 +28,7 @@ struct GenerationLayout {
   std::string ranks = "all";  // as Mesh::read reads them
   int pipeline = 0, tensor = 0;
   std::string precision;
+  bool separate = false;  // these ranks do not train
 
   bool own() const { return ranks != "all" || pipeline > 0 || tensor > 0 || !precision.empty(); }
 };
@@ -35,6 +36,7 @@ struct GenerationLayout {
 struct PolicyConfig {
   Index iterations = 0, prompts = 0, group = 0, epochs = 1, minibatches = 1;
   std::uint64_t seed = 1;
+  Index staleness = 0;  // iterations between the weights that write the answers of an iteration and those that are trained on them
   AdvantageRules advantage;
   PolicySettings loss;
   LossAggregate aggregate = LossAggregate::token;

@@ -134,6 +134,10 @@ std::filesystem::path rollout_path(const std::filesystem::path& output, std::int
   return output / "rollouts" / fmt::format("iteration_{:08}.h5", iteration);
 }
 
+std::filesystem::path ahead_path(const std::filesystem::path& output, std::int64_t iteration) {
+  return output / "rollouts" / fmt::format("ahead_{:08}.h5", iteration);
+}
+
 void write_rollouts(const std::filesystem::path& path, const Rollouts& rollouts) {
   Columns all;
   for (const Rollout& r : rollouts.all) all.add(r);

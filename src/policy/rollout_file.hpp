@@ -15,6 +15,8 @@
 namespace gyr {
 
 std::filesystem::path rollout_path(const std::filesystem::path& output, std::int64_t iteration);
+// The same of answers that are not rewarded yet: OUTPUT/rollouts/ahead_K.h5 (rl.staleness).
+std::filesystem::path ahead_path(const std::filesystem::path& output, std::int64_t iteration);
 
 // Exit::io. Replaces the file only when it is complete.
 void write_rollouts(const std::filesystem::path&, const Rollouts&);

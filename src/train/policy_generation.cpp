@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "src/base/precision.hpp"
+#include "src/config/generation_ranks.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/config/placed_models.hpp"
 #include "src/pretrained/pretrained.hpp"
@@ -56,12 +57,10 @@ Layout own_layout(const RunConfig& run, const Mesh& mesh, int ranks) {
 
 GenerationPlace generation_place(const RunConfig& run, const Layout& training) {
   const GenerationLayout& g = run.policy->generation;
-  const std::optional<Mesh> mesh = Mesh::read(g.ranks, training.ranks());
-  require(mesh.has_value(), Exit::config,
-          "rl.generate.ranks = {}: the run has ranks 0 to {}; write all, or numbers and ranges in ascending order, each rank once, as in 0-3,6",
-          g.ranks, training.ranks() - 1);
+  const int ranks = ranks_of_run(run, training);
+  const Mesh mesh = generating_ranks(run, ranks), of_training = training_ranks(run, ranks);
   const DType precision = precision_of(g.precision.empty() ? run.train.precision : g.precision);
-  if (g.own()) return {*mesh, own_layout(run, *mesh, training.ranks()), precision, false};
+  if (g.own()) return {mesh, own_layout(run, mesh, ranks), precision, false, of_training};
   const std::string reason = obstacle(training);
   require(reason.empty(), Exit::config,
           "train.objective = policy: the layout {} cannot generate text, because of {}; give generation a layout of its own with rl.generate.tensor "
@@ -69,7 +68,7 @@ GenerationPlace generation_place(const RunConfig& run, const Layout& training) {
           training.text(), reason, training.size(Axis::tensor));
   Layout same = training;
   same.sequence = false;
-  return {*mesh, same, precision, true};
+  return {mesh, same, precision, true, of_training};
 }
 
 GeneratorCapacity generator_capacity(const RunConfig& run, Index prompt, const Layout& generation) {
@@ -114,6 +113,11 @@ Rollouts rollouts_of(const std::vector<Request>& asked, const std::vector<Genera
     rollouts.all.push_back(std::move(r));
   }
   return rollouts;
+}
+
+Sampling answer_sampling(const RunConfig& run) {
+  const PolicyConfig& c = *run.policy;
+  return {.seed = c.seed, .tokens = c.max_new_tokens, .ends = answer_ends(run), .exact = c.exact, .rollouts = true};
 }
 
 std::set<Token> answer_ends(const RunConfig& run) {

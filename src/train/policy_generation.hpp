@@ -15,7 +15,8 @@ struct GenerationPlace {
   Mesh mesh;
   Layout layout;
   DType precision;
-  bool borrows;  // true: with the weights of the training engine; false: with a copy of them, which is updated before each iteration
+  bool borrows;   // true: with the weights of the training engine; false: with a copy of them, which is updated before each iteration
+  Mesh training;  // ranks of the run that train
 };
 
 // By default, generation borrows the weights on the layout of training without sequence parallelism. Context-parallel ranks then
@@ -35,6 +36,8 @@ Index training_multiple(const RunConfig&, const Layout& training);
 // Generated texts as rollouts, in the order of the requests and samples.
 Rollouts rollouts_of(const std::vector<Request>&, const std::vector<GeneratedText>&, Index group);
 
+// Rule by which answers are drawn. The head of the model divides its logits by the temperature.
+Sampling answer_sampling(const RunConfig&);
 // Token ids that end an answer: rl.generate.end_tokens, or else those of the tokenizer and of the initial model. Empty if none is known.
 std::set<Token> answer_ends(const RunConfig&);
 

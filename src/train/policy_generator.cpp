@@ -2,6 +2,7 @@
 #include "src/train/policy_generator.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/comm/mpi/transport.hpp"
 #include "src/checkpoint/catalogue.hpp"
@@ -27,7 +28,7 @@ int ranks_per_node(MPI_Comm world) {
 
 MovePlan generation_moves(const ModelConfig& model, DType precision, const Trained& trained, const Layout& training, const GenerationPlace& place,
                           int ranks_per_node) {
-  return moves(placed_weights(model, {precision, trained, true}, training, Mesh::of_all(training.ranks())),
+  return moves(placed_weights(model, {precision, trained, true}, training, place.training),
                placed_weights(model, {place.precision}, place.layout, place.mesh), ranks_per_node);
 }
 
@@ -40,20 +41,32 @@ GeneratorBytes generation_bytes(const ModelConfig& model, const GenerationPlace&
   return bytes;
 }
 
-PolicyGenerator::PolicyGenerator(ModelState& trained, GenerationPlace place, const GeneratorCapacity& limits, MPI_Comm world, const Arena& working,
-                                 ProgressRecord& progress_record)
-    : trained_(trained), place_(std::move(place)), working_(working), mesh_(communicator_of(place_.mesh, world)) {
+PolicyGenerator::PolicyGenerator(ModelState* trained, GenerationPlace place, MPI_Comm world, const Arena& working, ProgressRecord& progress_record)
+    : trained_(trained), place_(std::move(place)), working_(working), patience_(wait_policy_of(world)), mesh_(communicator_of(place_.mesh, world)) {
   MPI_Comm run;
   MPI_Comm_dup(world, &run);
-  const WaitPolicy patience = wait_policy_of(world);
-  world_ = std::make_unique<Communicator>("moves", backend::device_transport(mpi_transport(run, patience)), &progress_record);
+  world_ = std::make_unique<Communicator>("moves", backend::device_transport(mpi_transport(run, patience_)), &progress_record);
   message_bytes_ = common_message_bytes();
-  const ModelConfig& model = trained_.model();
-  if (!place_.borrows)
-    moves_ = generation_moves(model, trained_.precision(), trained_.trained(), trained_.grid().layout(), place_, ranks_per_node(world));
+}
+
+PolicyGenerator::PolicyGenerator(ModelState& trained, GenerationPlace place, const GeneratorCapacity& limits, MPI_Comm world, const Arena& working,
+                                 ProgressRecord& progress_record)
+    : PolicyGenerator(&trained, std::move(place), world, working, progress_record) {
+  begin(trained.model(), trained.precision(), trained.trained(), trained.grid().layout(), limits, world, progress_record);
+}
+
+PolicyGenerator::PolicyGenerator(const EngineConfig& trained, const Layout& training, GenerationPlace place, const GeneratorCapacity& limits,
+                                 MPI_Comm world, const Arena& working, ProgressRecord& progress_record)
+    : PolicyGenerator(nullptr, std::move(place), world, working, progress_record) {
+  begin(trained.model, trained.precision, trained.optimizer.trained(), training, limits, world, progress_record);
+}
+
+void PolicyGenerator::begin(const ModelConfig& model, DType precision, const Trained& trained, const Layout& training,
+                            const GeneratorCapacity& limits, MPI_Comm world, ProgressRecord& progress_record) {
+  if (!place_.borrows) moves_ = generation_moves(model, precision, trained, training, place_, ranks_per_node(world));
   if (mesh_ == MPI_COMM_NULL) return;
-  grid_ = std::make_unique<Grid>(place_.layout, mesh_, patience, &progress_record);
-  generator_ = place_.borrows ? std::make_unique<Generator>(trained_, *grid_, limits, &working_)
+  grid_ = std::make_unique<Grid>(place_.layout, mesh_, patience_, &progress_record);
+  generator_ = place_.borrows ? std::make_unique<Generator>(*trained_, *grid_, limits, &working_)
                               : std::make_unique<Generator>(model, place_.precision, *grid_, limits, &working_);
   service_ = std::make_unique<GenerationService>(*generator_);
 }
@@ -64,11 +77,13 @@ PolicyGenerator::~PolicyGenerator() {
 }
 
 std::vector<GeneratedText> PolicyGenerator::generate(const std::vector<Request>& requests, const Sampling& sampling) {
-  trained_.device().fence();  // engine and generator use the same working memory, in streams of their own
-  std::vector<GeneratedText> texts;
-  if (service_) texts = service_->serve(requests, sampling), generator_->fence();
-  share(requests, texts);
-  return texts;
+  if (trained_) trained_->device().fence();  // engine and generator use the same working memory, in streams of their own
+  write(requests, sampling);
+  return shared();
+}
+
+void PolicyGenerator::write(const std::vector<Request>& requests, const Sampling& sampling) {
+  if (service_) texts_ = service_->serve(requests, sampling), generator_->fence();
 }
 
 // Largest message of which four fit in the working memory of every rank. Senders and receivers must agree on it.
@@ -79,8 +94,11 @@ Index PolicyGenerator::common_message_bytes() const {
 
 void PolicyGenerator::update() {
   // All parameters are complete once they have been asked for; messages use memory of the passes, of which none runs now.
-  MoveSource from{trained_.parameters(), [this](const Parameter& p, Content content) { return trained_.tensor(p, content); }};
-  trained_.device().fence();
+  MoveSource from;
+  if (trained_) {
+    from = {trained_->parameters(), [this](const Parameter& p, Content content) { return trained_->tensor(p, content); }};
+    trained_->device().fence();
+  }
   MoveDestination to;
   if (generator_) to.parameters = generator_->stage().parameters().all();
   Mover mover(*moves_, *world_, std::move(from), std::move(to), std::max(message_bytes_, smallest_message),
@@ -88,17 +106,22 @@ void PolicyGenerator::update() {
   mover.finish();
 }
 
-void PolicyGenerator::share(const std::vector<Request>& requests, std::vector<GeneratedText>& texts) {
-  if (place_.mesh.size() == world_->size()) return;
-  const int first = place_.mesh.ranks.front();
+std::vector<GeneratedText> PolicyGenerator::shared() {
+  std::vector<GeneratedText> texts = std::exchange(texts_, {});
+  if (place_.mesh.size() == world_->size()) return texts;
   std::vector<double> all;
-  for (const GeneratedText& text : texts) append_values(text, all);
+  for (const GeneratedText& text : texts) {
+    all.insert(all.end(), {double(text.id), double(text.sample)});
+    append_values(text, all);
+  }
   all.resize(std::size_t(world_->max(double(all.size()))));
-  world_->start_broadcast(trained_.device(), Tensor1<double>(all.data(), Index(all.size())), first).host_wait();
-  if (service_) return;
-  const double* from = all.data();
-  for (const Request& request : requests)
-    for (Index sample = 0; sample < request.samples; ++sample) texts.push_back(text_of_values(request.id, sample, from));
+  world_->start_broadcast(device(), Tensor1<double>(all.data(), Index(all.size())), place_.mesh.ranks.front()).host_wait();
+  if (service_) return texts;
+  for (const double* from = all.data(); from < all.data() + all.size();) {
+    const Index id = Index(from[0]), sample = Index(from[1]);
+    texts.push_back(text_of_values(id, sample, from += 2));
+  }
+  return texts;
 }
 
 }  // namespace gyr

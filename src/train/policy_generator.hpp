@@ -3,6 +3,7 @@
 // copy of them. Moves between the ranks (src/parallel/mover.hpp) update the copy before each generation.
 #pragma once
 
+#include "kernels/comm/mpi/transport.hpp"
 #include "src/engine/generate/service.hpp"
 #include "src/parallel/mover.hpp"
 #include "src/train/policy_generation.hpp"
@@ -17,23 +18,32 @@ GeneratorBytes generation_bytes(const ModelConfig&, const GenerationPlace&, cons
 class PolicyGenerator {
  public:
   // `world`: the ranks of the run in order. `working`: memory that the engines of the run use in turn, at least
-  // generation_bytes().working. Collective over the run, as all functions.
+  // generation_bytes().working. Collective over the run, as all functions but write().
   PolicyGenerator(ModelState& trained, GenerationPlace, const GeneratorCapacity&, MPI_Comm world, const Arena& working, ProgressRecord&);
+  // On a rank that only generates. The first two arguments describe the training engine on other ranks.
+  PolicyGenerator(const EngineConfig&, const Layout& training, GenerationPlace, const GeneratorCapacity&, MPI_Comm world, const Arena& working,
+                  ProgressRecord&);
   ~PolicyGenerator();
 
   bool holds_copy() const { return moves_.has_value(); }
-  void update();  // makes the copy equal to the weights of training; call it before generate()
+  void update();  // makes the copy equal to the weights of training; call it before generating
   // Answers on every rank of the run, by the present weights or the copy. The working memory is free before and after.
   // Errors of GenerationService::serve.
   std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&);
+  // The two halves of generate(): the ranks that generate write the answers, and then all ranks receive them.
+  void write(const std::vector<Request>&, const Sampling&);
+  std::vector<GeneratedText> shared();
 
  private:
+  PolicyGenerator(ModelState* trained, GenerationPlace, MPI_Comm world, const Arena& working, ProgressRecord&);
+  void begin(const ModelConfig&, DType precision, const Trained&, const Layout& training, const GeneratorCapacity&, MPI_Comm world, ProgressRecord&);
   Index common_message_bytes() const;
-  void share(const std::vector<Request>&, std::vector<GeneratedText>&);
+  Device& device() { return trained_ ? trained_->device() : generator_->device(); }
 
-  ModelState& trained_;
+  ModelState* const trained_;  // null on a rank that only generates
   const GenerationPlace place_;
   const Arena& working_;
+  const WaitPolicy patience_;
   MPI_Comm mesh_;                        // of the ranks that generate
   std::unique_ptr<Communicator> world_;  // of all ranks of the run
   Index message_bytes_ = 0;              // of a move; less than a few kB: messages do not fit in the working memory
@@ -41,6 +51,7 @@ class PolicyGenerator {
   std::unique_ptr<Grid> grid_;           // null on ranks that do not generate, as the two below
   std::unique_ptr<Generator> generator_;
   std::unique_ptr<GenerationService> service_;
+  std::vector<GeneratedText> texts_;  // written, and not yet handed over
 };
 
 }  // namespace gyr

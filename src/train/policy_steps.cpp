@@ -26,11 +26,17 @@ struct PolicySteps::Iteration {
   }
 };
 
+// Answers that the generator has been ordered to write.
+struct PolicySteps::Order {
+  std::vector<Request> requests;
+  Rollouts rollouts;  // without answers until they have been received
+};
+
 PolicySteps::PolicySteps(const RunParts& parts, const Prompts& prompts, RunLog* log)
-    : parts_(parts), prompts_(prompts), log_(log), ends_(answer_ends(parts.run)),
+    : parts_(parts), prompts_(prompts), log_(log), sampling_(answer_sampling(parts.run)),
       judge_(parts.run, prompts, parts.grid,
              [this](const std::string& model, const StepSamples& samples) { return parts_.engine.rows_of(model, samples); }) {
-  if (log_ && ends_.empty())
+  if (log_ && sampling_.ends.empty())
     log_->print_line(fmt::format("no end token is known: every answer has {} tokens; name one in rl.generate.end_tokens", config().max_new_tokens));
 }
 
@@ -101,12 +107,12 @@ void PolicySteps::judge(Rollouts& rollouts) {
 
 // Answers with their rewards. With dynamic sampling, prompts whose answers have equal rewards are replaced by the next prompts.
 Rollouts PolicySteps::judged(std::int64_t iteration, const IterationState& state, const CheckpointHeader& at) {
-  Rollouts all = written(iteration, state.first_prompt, at);
+  Rollouts all = answers(iteration, state.first_prompt, at);
   judge(all);
   for (Index wave = 1; wave < config().waves; ++wave) {
     const std::vector<bool> equal = groups_without_spread(all);
     if (std::none_of(equal.begin(), equal.end(), [](bool is_equal) { return is_equal; })) break;
-    Rollouts more = written(iteration, all.next_prompt, at);
+    Rollouts more = answers(iteration, all.next_prompt, at);
     judge(more);
     all = with_spread(all, more, config().prompts);
   }
@@ -140,27 +146,39 @@ bool PolicySteps::is_logged(std::int64_t iteration) const {
   return iteration == 0 || (iteration + 1) * steps / every > iteration * steps / every;
 }
 
+// Optimizer steps of the weights that write the answers of an iteration.
+Index PolicySteps::version_of(std::int64_t iteration) const {
+  return std::max<std::int64_t>(0, iteration - config().staleness) * config().steps_of_iteration();
+}
+
 // The answers of an iteration of an earlier attempt.
 Rollouts PolicySteps::read(std::int64_t iteration) const {
   const std::filesystem::path path = rollout_path(parts_.run.output, iteration);
-  const Index first_step = iteration * config().steps_of_iteration();
+  Rollouts rollouts = read_answers(path, iteration, iteration * config().steps_of_iteration());
+  collective_check(parts_.grid.world(), [&] {
+    require(!config().has_critic() || !rollouts.all.front().values.empty(), Exit::data,
+            "{}: it has no values of a critic; resume from a checkpoint at the end of an iteration", path.string());
+  });
+  return rollouts;
+}
+
+// `needed_after`: checkpoints after this step cannot be resumed without the file.
+Rollouts PolicySteps::read_answers(const std::filesystem::path& path, std::int64_t iteration, Index needed_after) const {
   Rollouts rollouts;
   collective_check(parts_.grid.world(), [&] {
     std::error_code no;
     const std::string remedy =
         parts_.run.train.branch ? "copy it from the folder rollouts of the run that this one branches off"
-        : first_step == 0       ? "restore the file, or start again with --anew"
-                                : fmt::format("restore the file, or remove the checkpoints after step {}, at which the iteration begins", first_step);
+        : needed_after == 0     ? "restore the file, or start again with --anew"
+                            : fmt::format("restore the file, or remove the checkpoints after step {}, at which an iteration begins", needed_after);
     require(std::filesystem::exists(path, no), Exit::missing, "{}: does not exist, and the run needs the answers of its present iteration{}; {}",
             path.string(), hands_on_state(config()) ? " and of the one before (rl.dynamic_sampling, rl.kl.target)" : "", remedy);
     rollouts = read_rollouts(path);
-    require(rollouts.iteration == iteration && rollouts.version == first_step && Index(rollouts.all.size()) == config().rollouts() &&
+    require(rollouts.iteration == iteration && rollouts.version == version_of(iteration) && Index(rollouts.all.size()) == config().rollouts() &&
                 rollouts.group == config().group,
             Exit::data,
             "{}: it has {} answers of iteration {}, and the run needs {} of iteration {}; resume from a checkpoint at the end of an iteration",
             path.string(), rollouts.all.size(), rollouts.iteration, config().rollouts(), iteration);
-    require(!config().has_critic() || !rollouts.all.front().values.empty(), Exit::data,
-            "{}: it has no values of a critic; resume from a checkpoint at the end of an iteration", path.string());
   });
   return rollouts;
 }
@@ -174,22 +192,44 @@ std::unique_ptr<PolicySteps::Iteration> PolicySteps::stored(std::int64_t iterati
   return made;
 }
 
-std::vector<Request> PolicySteps::requests(std::int64_t first_prompt) const {
-  std::vector<Request> all;
-  for (std::int64_t number = first_prompt; number < first_prompt + config().prompts; ++number)
-    all.push_back({number, prompts_.tokens(prompts_.line_of(number, config().seed)), config().group});
+// Begins to generate the answers of an iteration with the present weights.
+void PolicySteps::order(std::int64_t iteration, std::int64_t first_prompt, const CheckpointHeader& at) {
+  parts_.watch.progress_record().phase("generate");
+  const PolicyConfig& c = config();
+  order_ = std::make_unique<Order>();
+  for (std::int64_t number = first_prompt; number < first_prompt + c.prompts; ++number)
+    order_->requests.push_back({number, prompts_.tokens(prompts_.line_of(number, c.seed)), c.group});
+  Rollouts& r = order_->rollouts;
+  r.iteration = iteration, r.version = at.step, r.next_prompt = first_prompt + c.prompts, r.group = c.group;
+  parts_.engine.begin_answers(order_->requests, sampling_, at.step + 1);
+}
+
+// The answers that have been ordered, as soon as they are written.
+Rollouts PolicySteps::ordered() {
+  parts_.watch.progress_record().phase("generate");
+  Rollouts& r = order_->rollouts;
+  if (r.all.empty()) r.all = rollouts_of(order_->requests, parts_.engine.finish_answers(), config().group).all;
+  return r;
+}
+
+Rollouts PolicySteps::answers(std::int64_t iteration, std::int64_t first_prompt, const CheckpointHeader& at) {
+  if (config().staleness == 0 || at.step == 0) order(iteration, first_prompt, at);
+  if (config().staleness == 0) return ordered();
+  // The iteration before, or an earlier attempt, has ordered these answers.
+  Rollouts all =
+      order_ ? ordered() : read_answers(ahead_path(parts_.run.output, iteration), iteration, (iteration - 1) * config().steps_of_iteration());
+  order_.reset();
+  if (iteration + 1 < config().iterations) order(iteration + 1, all.next_prompt, at);
   return all;
 }
 
-Rollouts PolicySteps::written(std::int64_t iteration, std::int64_t first_prompt, const CheckpointHeader& at) {
-  parts_.watch.progress_record().phase("generate");
-  const PolicyConfig& c = config();
-  const std::vector<Request> asked = requests(first_prompt);
-  // The head of the model divides its logits by the temperature.
-  const Sampling sampling{.seed = c.seed, .tokens = c.max_new_tokens, .ends = ends_, .exact = c.exact, .rollouts = true};
-  Rollouts rollouts = rollouts_of(asked, parts_.engine.generate(asked, sampling), c.group);
-  rollouts.iteration = iteration, rollouts.version = at.step, rollouts.next_prompt = first_prompt + c.prompts;
-  return rollouts;
+// The weights that write the answers of the next iteration are gone when a run resumes, so the answers are stored.
+void PolicySteps::before_save() {
+  if (!order_ || config().staleness == 0) return;
+  const Rollouts next = ordered();
+  collective_check(parts_.grid.world(), [&] {
+    if (parts_.lead()) write_rollouts(ahead_path(parts_.run.output, next.iteration), next);
+  });
 }
 
 // Log-probabilities of the answers under the policy before the update and under the reference model, and values of the critic, as far as the run

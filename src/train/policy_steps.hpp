@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps of policy training. Each iteration generates answers with the present weights, rewards them and computes advantages. Its steps
 // then train on minibatches of these answers. The answers are kept in OUTPUT/rollouts, so that a run can resume within an iteration.
+// With rl.staleness = 1, an iteration begins by ordering the answers of the next one from the weights before its own steps.
 #pragma once
 
 #include "src/policy/iteration_state.hpp"
@@ -19,16 +20,21 @@ class PolicySteps final : public StepSource {
   ~PolicySteps() override;
   StepSamples samples(Index number, const CheckpointHeader& at, const std::vector<Span>& skip) override;
   std::vector<std::pair<std::string, double>> train_beside(const StepOrder&) override;  // the critic
+  void before_save() override;
 
  private:
   struct Iteration;
+  struct Order;
   const PolicyConfig& config() const { return *parts_.run.policy; }
   std::unique_ptr<Iteration> generated(std::int64_t iteration, const CheckpointHeader& at);
   std::unique_ptr<Iteration> stored(std::int64_t iteration);
   Rollouts read(std::int64_t iteration) const;
   IterationState state_before(std::int64_t iteration) const;
-  std::vector<Request> requests(std::int64_t first_prompt) const;
-  Rollouts written(std::int64_t iteration, std::int64_t first_prompt, const CheckpointHeader& at);
+  Rollouts read_answers(const std::filesystem::path&, std::int64_t iteration, Index needed_after) const;
+  Index version_of(std::int64_t iteration) const;
+  void order(std::int64_t iteration, std::int64_t first_prompt, const CheckpointHeader& at);
+  Rollouts ordered();
+  Rollouts answers(std::int64_t iteration, std::int64_t first_prompt, const CheckpointHeader& at);
   Rollouts judged(std::int64_t iteration, const IterationState&, const CheckpointHeader& at);
   void judge(Rollouts&);
   void score(Iteration&);
@@ -39,11 +45,12 @@ class PolicySteps final : public StepSource {
   RunParts parts_;
   const Prompts& prompts_;
   RunLog* log_;
-  std::set<Token> ends_;
+  Sampling sampling_;
   AnswerJudge judge_;
   std::unique_ptr<Iteration> current_;
-  Index idle_ = 0;         // iterations without advantages, up to the last one
-  StepSamples of_critic_;  // of the present step
+  std::unique_ptr<Order> order_;  // answers of the next iteration, or those that are being generated
+  Index idle_ = 0;                // iterations without advantages, up to the last one
+  StepSamples of_critic_;         // of the present step
 };
 
 // Source of the steps of a run: its corpus, or the answers to its prompts.

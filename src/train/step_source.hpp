@@ -23,6 +23,8 @@ class StepSource {
   virtual StepSamples samples(Index number, const CheckpointHeader& at, const std::vector<Span>& skip) = 0;
   // Runs before this step, after samples(): trains other models with the same samples. Returns metrics of this training by name. Likewise collective.
   virtual std::vector<std::pair<std::string, double>> train_beside(const StepOrder&) { return {}; }
+  // Called before a checkpoint is saved: stores what a resumed run needs and cannot compute from the checkpoint. Likewise collective.
+  virtual void before_save() {}
 };
 
 class CorpusSteps final : public StepSource {

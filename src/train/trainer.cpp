@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/trainer.hpp"
 
+#include "src/config/generation_ranks.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/train/checkpoint_space.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/folder_ownership.hpp"
+#include "src/train/generation_worker.hpp"
 #include "src/train/policy_steps.hpp"
 #include "src/train/run_paths.hpp"
 #include "src/train/training_loop.hpp"
@@ -54,26 +56,34 @@ void accept(RunStart& start, const RunParts& parts, const TrainOptions& options)
   parts.watch.attach(parts.run.output);
 }
 
+// The ranks that only generate; empty if there are none.
+std::string separate_generation_text(const RunConfig& run, const Layout& layout) {
+  if (!run.policy || !run.policy->generation.separate) return "";
+  const GenerationPlace place = generation_place(run, layout);
+  return fmt::format("rank{} {} only generate{}: {} in {}", place.mesh.size() > 1 ? "s" : "", place.mesh.text(), place.mesh.size() > 1 ? "" : "s",
+                     place.layout.text(), name_of(place.precision));
+}
+
 void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
   log.print_line(fmt::format("grid {}, {} in {}, maximum memory per rank {}", r.grid, parameters_text(run), run.train.precision,
                              bytes_text(double(r.memory_bytes))));
+  if (const std::string text = separate_generation_text(run, layout); !text.empty()) log.print_line(text);
   if (r.ranks > 1) log.print_line("communication between ranks: " + r.transport);
   if (!graphs.empty()) log.print_line("CUDA graphs: " + graphs);
   if (!run.parallel.islands.empty()) log.print_line("islands: " + text_of(layout, run.parallel.islands));
   for (const std::string& line : lines_about(run, data)) log.print_line(line);
 }
 
-}  // namespace
-
-void train(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world) {
-  const Identity me = identity_of(world, options.attempt);
+// The run on the ranks that train.
+void train_on(const RunRanks& ranks, const RunConfig& run, const std::string& deck, const TrainOptions& options, const Identity& me, Watch& watch) {
   Timers timers(engine_timer_names(scoring_of(run)));
   Trace trace(run.trace, traces_of(run));
-  Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
-  Grid grid(layout_of(run, me.ranks), world, wait_policy_of(world), &watch.progress_record());
+  int training = 0;
+  MPI_Comm_size(ranks.training, &training);
+  Grid grid(layout_of(run, training), ranks.training, ranks.patience, &watch.progress_record());
   const EngineConfig config = engine_config(run, grid.layout());
   const RunData data = open_data(run, grid);  // errors in the data show up before planning, which may take long
-  const auto engine = training_engine(run, config, data, me, grid, world, timers, watch.progress_record());
+  const auto engine = training_engine(run, config, data, me, grid, ranks, timers, watch.progress_record());
 
   RunFolder run_folder;
   RunFolder& folder = options.folder ? *options.folder : run_folder;
@@ -102,6 +112,32 @@ void train(const RunConfig& run, const std::string& deck, const TrainOptions& op
   RunLog* const reported = log ? &*log : nullptr;
   Saving saving(parts, *saver, reported, at.step);
   TrainingLoop(parts, data, *step_source(parts, data, reported), start, saving, reported, at).run();
+}
+
+// A communicator that ends with this object.
+struct Subset {
+  MPI_Comm comm;
+
+  Subset(const Mesh& mesh, MPI_Comm world) : comm(communicator_of(mesh, world)) {}
+  ~Subset() {
+    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+  }
+  Subset(const Subset&) = delete;
+  Subset& operator=(const Subset&) = delete;
+};
+
+}  // namespace
+
+void train(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world) {
+  const Identity me = identity_of(world, options.attempt);
+  Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
+  const WaitPolicy patience = wait_policy_of(world);
+  const Mesh training = training_ranks(run, me.ranks);
+  if (training.size() == me.ranks) return train_on({world, world, patience}, run, deck, options, me, watch);
+  const Subset subset(training, world);
+  GenerationOrders orders(training, generating_ranks(run, me.ranks), world, watch.progress_record());
+  if (subset.comm == MPI_COMM_NULL) generate_on_orders(run, me, orders, world, watch);
+  else train_on({world, subset.comm, patience, &orders}, run, deck, options, me, watch);
 }
 
 }  // namespace gyr

@@ -34,13 +34,15 @@ class RunEngine final : public TrainingEngine {
  public:
   // `all`: memory of all models and of the generator.
   RunEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Capacity& all, std::vector<PlannedModel> further,
-            const Identity& me, Grid& grid, MPI_Comm world, Timers& timers, ProgressRecord& progress_record)
+            const Identity& me, Grid& grid, const RunRanks& ranks, Timers& timers, ProgressRecord& progress_record)
       : run_(run), capacity_(capacity), together_(all), timers_(timers), working_(Memory::activations, together_.working()),
-        engine_(config, grid, &capacity_, timers, &working_), critic_(critic_of(further, world, progress_record)),
-        scoring_(std::move(further), grid, world, working_, progress_record), fault_(run.fault, me, engine_, progress_record) {}
+        engine_(config, grid, &capacity_, timers, &working_), critic_(critic_of(further, ranks.training, progress_record)),
+        scoring_(std::move(further), grid, ranks.training, working_, progress_record), fault_(run.fault, me, engine_, progress_record) {}
 
-  void add_generator(const GenerationPlace& place, const GeneratorCapacity& limits, MPI_Comm world, ProgressRecord& progress_record) {
-    generator_ = std::make_unique<PolicyGenerator>(engine_, place, limits, world, working_, progress_record);
+  void add_generator(const GenerationPlace& place, const GeneratorCapacity& limits, const RunRanks& ranks, ProgressRecord& progress_record) {
+    orders_ = ranks.orders;
+    if (orders_) orders_->send({.kind = GenerationOrder::Kind::make});
+    generator_ = std::make_unique<PolicyGenerator>(engine_, place, limits, ranks.all, working_, progress_record);
   }
 
   void initialise() override {
@@ -66,13 +68,22 @@ class RunEngine final : public TrainingEngine {
 
   void before(Index step) override { fault_.inject_fault(step); }
 
-  std::vector<GeneratedText> generate(const std::vector<Request>& requests, const Sampling& sampling) override {
-    if (generator_->holds_copy() && !std::exchange(copy_is_current_, true)) {
+  void begin_answers(const std::vector<Request>& requests, const Sampling& sampling, Index step) override {
+    const bool update = generator_->holds_copy() && !std::exchange(copy_is_current_, true);
+    if (orders_) orders_->send({GenerationOrder::Kind::write, update, step, requests});
+    if (update) {
       auto t = timers_.scope("move weights");
       generator_->update();
     }
+    if (orders_) return;
     auto t = timers_.scope("generate");
-    return generator_->generate(requests, sampling);
+    answers_ = generator_->generate(requests, sampling);
+  }
+  std::vector<GeneratedText> finish_answers() override {
+    if (!orders_) return std::exchange(answers_, {});
+    auto t = timers_.scope("generate");
+    orders_->send({.kind = GenerationOrder::Kind::hand_over});
+    return generator_->shared();
   }
   std::vector<double> log_probs(const StepSamples& s) override {
     auto t = timers_.scope("score");
@@ -185,9 +196,17 @@ class RunEngine final : public TrainingEngine {
   std::unique_ptr<Critic> critic_;
   ScoringModels scoring_;
   std::unique_ptr<PolicyGenerator> generator_;  // policy training
+  GenerationOrders* orders_ = nullptr;          // to ranks that only generate; null if there are none
+  std::vector<GeneratedText> answers_;          // begun and complete
   bool copy_is_current_ = false;                // its weights, if it holds a copy, are those of the engine
   Fault fault_;
 };
+
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
 
 // Called repeatedly during planning: reports progress to the watchdog and ends the run on a stop signal.
 void planning(ProgressRecord& progress_record) {
@@ -199,10 +218,10 @@ void planning(ProgressRecord& progress_record) {
 }  // namespace
 
 std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const RunData& data, const Identity& me, Grid& grid,
-                                                MPI_Comm world, Timers& timers, ProgressRecord& progress_record) {
+                                                const RunRanks& ranks, Timers& timers, ProgressRecord& progress_record) {
   const auto beat = [&] { planning(progress_record); };
   const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), beat);
-  std::vector<PlannedModel> further = planned_models(run, me.rank, me.ranks, beat);
+  std::vector<PlannedModel> further = planned_models(run, rank_in(ranks.training), grid.layout().ranks(), beat);
   Capacity all = together(capacity, further);
   std::optional<GenerationPlace> place;
   GeneratorCapacity limits;
@@ -214,8 +233,8 @@ std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const Engi
     all = with_working(all, bytes.working);
   }
   collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity, all); });
-  auto engine = std::make_unique<RunEngine>(run, config, capacity, all, std::move(further), me, grid, world, timers, progress_record);
-  if (place) engine->add_generator(*place, limits, world, progress_record);
+  auto engine = std::make_unique<RunEngine>(run, config, capacity, all, std::move(further), me, grid, ranks, timers, progress_record);
+  if (place) engine->add_generator(*place, limits, ranks, progress_record);
   return engine;
 }
 

@@ -9,11 +9,19 @@
 #include "src/engine/gemm_choice/gemm_rate.hpp"
 #include "src/engine/generate/service.hpp"
 #include "src/engine/step/engine.hpp"
+#include "src/train/generation_orders.hpp"
 #include "src/train/step_source.hpp"
 #include "src/train/validation.hpp"
 #include "src/watch/heartbeat.hpp"
 
 namespace gyr {
+
+// Ranks of a run in order: all, and those that train. `orders`: to the others (rl.generate.separate); null if there are none.
+struct RunRanks {
+  MPI_Comm all, training;
+  WaitPolicy patience;
+  GenerationOrders* orders = nullptr;
+};
 
 class TrainingEngine {
  public:
@@ -35,9 +43,12 @@ class TrainingEngine {
   // Runs the step `order` on these samples. `state`: header of the state before the step, for dumps. `print_line`: logs
   // a dump, on the first rank.
   virtual StepResult step(const StepOrder& order, const StepSamples&, const CheckpointHeader& state, const Note& print_line) = 0;
-  // Policy training: answers by the present weights, on every rank; log-probabilities of the labels of samples, samples x
-  // seq_length, under the present weights; and log-probabilities or values by a further model (models.NAME), frozen or not.
-  virtual std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&) = 0;
+  // Policy training: begins answers by the present weights before step `step`. Ranks that only generate (rl.generate.separate)
+  // write them while this function and later steps run; otherwise they are complete when it returns.
+  virtual void begin_answers(const std::vector<Request>&, const Sampling&, Index step) = 0;
+  virtual std::vector<GeneratedText> finish_answers() = 0;  // the answers begun last, on every rank
+  // Log-probabilities of the labels of samples, samples x seq_length, under the present weights; and log-probabilities or values
+  // by a further model (models.NAME), frozen or not.
   virtual std::vector<double> log_probs(const StepSamples&) = 0;
   virtual std::vector<double> rows_of(const std::string& model, const StepSamples&) = 0;
   // Runs a step of the critic (models.critic).
@@ -58,8 +69,8 @@ class TrainingEngine {
 };
 
 // Makes the engine after planning its memory, with the generator of policy training, and loads the further models of the run.
-// `world`: the ranks of the grid in their order. Planning may take long, and a stop signal ends it with Exit::again.
-std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const RunData&, const Identity&, Grid&, MPI_Comm world,
+// `ranks.training`: the ranks of the grid in their order. Planning may take long, and a stop signal ends it with Exit::again.
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const RunData&, const Identity&, Grid&, const RunRanks&,
                                                 Timers&, ProgressRecord&);
 
 }  // namespace gyr

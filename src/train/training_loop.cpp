@@ -49,7 +49,7 @@ void TrainingLoop::run() {
     if (step_actions_.checks_replicas(at_.step)) parts_.engine.check_replicas(at_.step);
     if (step_actions_.leaves(at_.step, stop_request_)) break;
     const bool improved = step_actions_.validates(at_.step) && validate();
-    if (improved || step_actions_.saves(at_.step, stop_request_)) saving_.save(at_);
+    if (improved || step_actions_.saves(at_.step, stop_request_)) save();
   }
   finish();
   if (log_ && nothing_left) report_nothing_left();
@@ -149,6 +149,11 @@ void TrainingLoop::go_back(const Span& samples) {
   remember();
 }
 
+void TrainingLoop::save() {
+  steps_.before_save();
+  saving_.save(at_);
+}
+
 // Returns true if the state must be saved because its validation loss is the lowest so far.
 bool TrainingLoop::validate() {
   auto t = parts_.timers.scope("evaluate");
@@ -180,7 +185,7 @@ void TrainingLoop::report_nothing_left() const {
 }
 
 void TrainingLoop::finish() {
-  if (step_actions_.saves_before_exit(at_.step, stop_request_, saving_.last())) saving_.save(at_);
+  if (step_actions_.saves_before_exit(at_.step, stop_request_, saving_.last())) save();
   saving_.finish();
   if (finished()) saving_.require_folder();
   parts_.grid.begin_task("report");

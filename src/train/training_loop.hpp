@@ -27,6 +27,7 @@ class TrainingLoop {
   bool leave_out(Index step, const StepResult&, const Span& samples);
   void go_back(const Span& samples);
   bool validate();
+  void save();
   void report_nothing_left() const;
   void finish();
   [[noreturn]] void stopped();

@@ -5,6 +5,7 @@
 #include "regression/support/folder.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
+#include "src/config/generation_ranks.hpp"
 #include "src/deck/deck.hpp"
 #include "src/train/policy_generator.hpp"
 
@@ -63,6 +64,23 @@ TEST(generation_place, unsuitable_ranks_and_sizes_are_named) {
   expect_refused({"rl.generate.pipeline=16"}, 4, {"generation on 4 ranks"});
 }
 
+TEST(generation_place, separate_ranks_leave_the_others_for_training) {
+  const RunConfig run = run_of({"rl.generate.separate=true", "rl.generate.ranks=1,4-5", "rl.generate.tensor=1", "parallel.tensor=2"});
+  const Mesh training = training_ranks(run, 7);
+  EXPECT_EQ(training, (Mesh{{0, 2, 3, 6}}));
+  const GenerationPlace place = generation_place(run, layout_of(run, training.size()));
+  EXPECT_EQ(place.mesh, (Mesh{{1, 4, 5}}));
+  EXPECT_EQ(place.training, training);
+  EXPECT_EQ(place.layout.size(Axis::data), 3);
+  const auto refused = [](const std::vector<std::string>& overrides, int ranks) {
+    return std::string(error_of([&] { training_ranks(run_of(overrides), ranks); }).what());
+  };
+  EXPECT_NE(refused({"rl.generate.separate=true"}, 4).find("no rank would train"), std::string::npos);
+  EXPECT_NE(refused({"rl.generate.separate=true", "rl.generate.ranks=0-1"}, 4).find("name other ranks, such as 2-3"), std::string::npos);
+  EXPECT_NE(refused({"rl.generate.separate=true", "rl.generate.ranks=2-4"}, 4).find("ranks 0 to 3"), std::string::npos);
+  EXPECT_NE(refused({"rl.staleness=1", "rl.dynamic_sampling=2"}, 4).find("have already changed"), std::string::npos);
+}
+
 // Every rank receives each element of its part once, unless it has the element already. All ranks together hold the
 // model once for each data-parallel replica. GYR_SEED selects other draws.
 TEST(generation_place, drawn_layouts_move_and_plan_the_whole_model) {
@@ -70,6 +88,7 @@ TEST(generation_place, drawn_layouts_move_and_plan_the_whole_model) {
   for (int trial = 0; trial < 40; ++trial) {
     const auto of = [&](std::vector<int> all) { return all[random() % all.size()]; };
     const int ranks = 8, tensor = of({1, 2, 4}), pipeline = of({1, 2}), own_tensor = of({1, 2, 4}), own_pipeline = of({1, 2}), used = of({4, 8});
+    const bool separate = used < ranks && of({0, 1});
     if (own_tensor * own_pipeline > used) continue;
     const std::string precision = of({0, 1}) ? "bf16" : "fp32";
     std::vector<std::string> overrides{fmt::format("parallel.tensor={}", tensor),
@@ -78,10 +97,12 @@ TEST(generation_place, drawn_layouts_move_and_plan_the_whole_model) {
                                        fmt::format("rl.generate.tensor={}", own_tensor),
                                        fmt::format("rl.generate.pipeline={}", own_pipeline),
                                        "rl.generate.precision=" + precision,
-                                       used == ranks ? "rl.generate.ranks=all" : "rl.generate.ranks=1-2,5,7"};
+                                       used == ranks ? "rl.generate.ranks=all" : "rl.generate.ranks=1-2,5,7",
+                                       fmt::format("rl.generate.separate={}", separate)};
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, fmt::join(overrides, " ")));
     const RunConfig run = run_of(overrides);
-    const Layout training = layout_of(run, ranks);
+    const Layout training = layout_of(run, training_ranks(run, ranks).size());
+    EXPECT_EQ(training.ranks(), separate ? ranks - used : ranks);
     const GenerationPlace place = generation_place(run, training);
     const int replicas = used / (own_tensor * own_pipeline);
     EXPECT_EQ(place.layout.size(Axis::data), replicas);
@@ -100,6 +121,9 @@ TEST(generation_place, drawn_layouts_move_and_plan_the_whole_model) {
         for (const Held& held : stored_at(w, place.layout, position)) stored += elements(held.box.count);
     }
     EXPECT_EQ(received + copied, stored);
+    if (separate) {
+      EXPECT_EQ(copied, 0);
+    }
   }
 }
 
