@@ -33,7 +33,8 @@ namespace gyr {
 enum class Effect {
   function,  // the model computes a different function with the same weights
   course,    // same model, but different steps from here on: data, optimizer, precision
-  none       // results change at most by rounding: layout, files, limits, logging
+  none,      // results change at most by rounding: layout, storage of activations
+  operation  // no computation of the training reads it: files, limits, logging, supervision
 };
 
 // One declared setting, with all that help, the effective deck and messages need.

@@ -65,21 +65,13 @@ std::string listed_words(const Words& words) {
   return text;
 }
 
-// True for keys of the supervisor, limits, files and logs, which no computation reads.
-bool is_of_operation(const std::string& path) {
-  constexpr std::string_view sections[] = {"supervise.", "watchdog.", "output.", "log.", "trace.", "dump.", "checkpoint."};
-  constexpr std::string_view keys[] = {"train.walltime", "train.log_every", "train.eval_every", "train.eval_batches", "train.check_replicas"};
-  return std::any_of(std::begin(sections), std::end(sections), [&](std::string_view section) { return path.starts_with(section); }) ||
-         std::find(std::begin(keys), std::end(keys), path) != std::end(keys);
-}
-
 std::string effect_text(const Declaration& key) {
   const Effect effect = key.effect;
   if (key.path.starts_with("fault.")) return "a fault is injected into the run, to test how it recovers";
   if (is_of_start(key.path)) return "a new run starts from another state; a resumed run does not read this key";
   if (effect == Effect::function) return "the model computes a different function; --resume needs --accept-changes";
   if (effect == Effect::course) return "the training takes a different course";
-  return is_of_operation(key.path) ? "none on the values of the training" : "results change by rounding at most";
+  return effect == Effect::operation ? "none on the values of the training" : "results change by rounding at most";
 }
 
 // One line of YAML that sets the key, as in "model: {mamba: {heads: 24}}".

@@ -31,11 +31,21 @@ std::vector<Declaration> settings_known_to(const std::vector<std::map<std::strin
   return known.settings();
 }
 
-// `of_start`: the keys that only a new run reads, or the others.
-std::string names_of(const std::vector<DeckChange>& changes, Effect effect, bool of_start = false) {
+// True if results change at most by rounding.
+bool is_quiet(Effect effect) { return effect == Effect::none || effect == Effect::operation; }
+
+std::string function_changes(const std::vector<DeckChange>& changes) {
   std::string names;
   for (const DeckChange& c : changes)
-    if (c.effect == effect && is_of_start(c.key) == of_start) names += (names.empty() ? "" : ", ") + c.key;
+    if (c.effect == Effect::function) names += (names.empty() ? "" : ", ") + c.key;
+  return names;
+}
+
+// `of_start`: the keys that only a new run reads, or the others.
+std::string quiet_changes(const std::vector<DeckChange>& changes, bool of_start) {
+  std::string names;
+  for (const DeckChange& c : changes)
+    if (is_quiet(c.effect) && is_of_start(c.key) == of_start) names += (names.empty() ? "" : ", ") + c.key;
   return names;
 }
 
@@ -62,11 +72,11 @@ std::vector<DeckChange> deck_changes(const std::string& before, const std::strin
 std::string text_of(const std::vector<DeckChange>& changes, const std::string& since) {
   Table table({{"key", false, 48}, {"old value"}, {"new value"}, {""}});
   for (const DeckChange& c : changes)
-    if (c.effect != Effect::none)
+    if (!is_quiet(c.effect))
       table.row({c.key, shown(c.was), shown(c.is),
                  c.effect == Effect::function ? of_iterations(c) ? "moves the iterations" : "changes what the model computes" : ""});
-  const std::string quiet = names_of(changes, Effect::none), unread = names_of(changes, Effect::none, true);
-  const bool any = std::any_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::none; });
+  const std::string quiet = quiet_changes(changes, false), unread = quiet_changes(changes, true);
+  const bool any = std::any_of(changes.begin(), changes.end(), [](const DeckChange& c) { return !is_quiet(c.effect); });
   std::string text = any ? fmt::format("the deck has changed since {} was saved:\n{}", since, table.str()) : "";
   if (!quiet.empty()) text += fmt::format("changed since {}, with the same results up to rounding: {}\n", since, quiet);
   if (!unread.empty()) text += fmt::format("changed since {}, and read only by a new run: {}\n", since, unread);
@@ -123,10 +133,10 @@ std::string text_of_jump(const LearningRate& parent, const LearningRate& branch,
       step, was, is, was);
 }
 
-bool changes_function(const std::vector<DeckChange>& changes) { return !names_of(changes, Effect::function).empty(); }
+bool changes_function(const std::vector<DeckChange>& changes) { return !function_changes(changes).empty(); }
 
 void require_same_function(const std::vector<DeckChange>& changes, const std::string& since) {
-  const std::string names = names_of(changes, Effect::function);
+  const std::string names = function_changes(changes);
   const bool only_iterations =
       std::all_of(changes.begin(), changes.end(), [](const DeckChange& c) { return c.effect != Effect::function || of_iterations(c); });
   require(

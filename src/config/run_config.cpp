@@ -50,7 +50,7 @@ void check_source(const ModelConfig& m) {
 Section& model_section(Deck& deck) { return deck.section("model", "shape of the model", Effect::function); }
 Section& data_section(Deck& deck) { return deck.section("data", "token files", Effect::course); }
 Section& finetune_section(Deck& deck) { return deck.section("finetune", "fine-tuning of an existing model", Effect::function); }
-Section& output_section(Deck& deck) { return deck.section("output", "folder of the results", Effect::none); }
+Section& output_section(Deck& deck) { return deck.section("output", "folder of the results", Effect::operation); }
 Section& train_section(Deck& deck) { return deck.section("train", "training steps: number, batch, length, precision, objective", Effect::course); }
 
 void check_best(const RunConfig& run, const Deck& deck) {
@@ -195,19 +195,19 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.offload = policy.offload;
   run.recompute = read_recompute(activation, run.model.pattern, policy.recompute);
   run.device_bytes =
-      deck.section("memory", "memory limits of a rank", Effect::none)
+      deck.section("memory", "memory limits of a rank", Effect::operation)
           .get("device_bytes", 0,
                "limit of a rank's device memory: a run that needs more does not start, and gyrfalcon plan --longest shows the longest sequences that "
                "fit; 0: no limit")
           .unit("bytes")
           .at_least(0);
-  run.checkpoint = read_checkpoint(deck.section("checkpoint", "checkpoints", Effect::none));
-  run.dump = read_dump(deck.section("dump", "tensors of a step, for inspection", Effect::none));
-  run.trace = read_trace(deck.section("trace", "timeline traces of steps", Effect::none));
-  run.watch = read_watch(deck.section("watchdog", "ends a job that hangs", Effect::none));
-  run.supervise = read_supervise(deck.section("supervise", "limits of the supervisor gyrfalcon run", Effect::none));
+  run.checkpoint = read_checkpoint(deck.section("checkpoint", "checkpoints", Effect::operation));
+  run.dump = read_dump(deck.section("dump", "tensors of a step, for inspection", Effect::operation));
+  run.trace = read_trace(deck.section("trace", "timeline traces of steps", Effect::operation));
+  run.watch = read_watch(deck.section("watchdog", "ends a job that hangs", Effect::operation));
+  run.supervise = read_supervise(deck.section("supervise", "limits of the supervisor gyrfalcon run", Effect::operation));
   run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
-  run.log_format = get_word(deck.section("log", "log lines on standard output", Effect::none), "format", LogFormat::short_lines,
+  run.log_format = get_word(deck.section("log", "log lines on standard output", Effect::operation), "format", LogFormat::short_lines,
                             {"short", "megatron"}, "form of a log line: at most 120 characters, or the fields of Megatron-LM's log");
   run.output = read_output_folder(deck);
   run.watch.lock_patience =
@@ -295,6 +295,32 @@ bool is_read(const OptimizerConfig& optimizer, const std::string& path) {
   });
 }
 
+// Symbols of the layer types with this section, as in "M or P"; empty if the pattern has one of them.
+std::string absent_layers(const RunConfig& run, std::string_view section) {
+  std::vector<std::string> symbols;
+  for (const LayerType& type : layer_types()) {
+    if (std::none_of(type.sections.begin(), type.sections.end(), [&](const LayerSection& s) { return s.name == section; })) continue;
+    if (all_layers(run.model).find(type.symbol) != std::string::npos) return "";
+    symbols.emplace_back(1, type.symbol);
+  }
+  const std::string last = symbols.back();
+  symbols.pop_back();
+  return symbols.empty() ? last : fmt::format("{} or {}", fmt::join(symbols, ", "), last);
+}
+
+// Sections of layer types that the pattern does not have: one note for the keys of each section.
+void add_absent_layers(const Deck& deck, const RunConfig& run, const std::vector<Declaration>& settings, std::vector<std::string>& idle) {
+  for (const LayerSection& section : layer_sections()) {
+    const std::string absent = absent_layers(run, section.name), begin = fmt::format("model.{}.", section.name);
+    std::vector<std::string> keys;
+    for (const Declaration& d : settings)
+      if (!d.where.empty() && d.value != d.fallback && d.path.starts_with(begin)) keys.push_back(d.path);
+    if (absent.empty() || keys.empty()) continue;
+    const std::string more = keys.size() == 1 ? " is" : fmt::format(" and {} more of model.{} are", keys.size() - 1, section.name);
+    idle.push_back(fmt::format("{}{} not read: model.pattern has no layer {}", deck.settings_text({keys.front()}), more, absent));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
@@ -336,6 +362,7 @@ std::vector<std::string> idle_keys(const Deck& deck, const RunConfig& run) {
     if (const std::string rules = rules_that_read(d.path); !rules.empty() && !is_read(run.optimizer, d.path))
       idle.push_back(fmt::format("{} is not read: no weight is updated by {}", deck.settings_text({d.path}), rules));
   }
+  add_absent_layers(deck, run, settings, idle);
   return idle;
 }
 

@@ -168,12 +168,19 @@ std::vector<double> speeds_of_stages(const Layout& layout, const ParallelConfig&
   return p.islands.size() > 1 ? speeds_of_stages(layout, p.islands) : std::vector<double>();
 }
 
+// Remedy if parallel.data is that of another number of ranks, as when the layout of a large run is tried on few.
+std::string remedy_for_data(const ParallelConfig& p, int ranks) {
+  if (p.data == 0 || ranks % p.model_ranks() != 0) return "";
+  return fmt::format("; leave out parallel.data, which is then {}", ranks / p.model_ranks());
+}
+
 Layout layout_by_rules(const RunConfig& run, int ranks) {
   const ParallelConfig& p = run.parallel;
   const int attention_ranks = attention_ranks_of(p, run.model, run.train.seq_length);
   const int model_ranks = p.model_ranks(), data = p.data > 0 ? p.data : std::max(1, ranks / model_ranks);
-  require(data * model_ranks == ranks, Exit::config, "parallel: {} x {} x {} x {} (data x pipeline x context x tensor) is {} ranks, but there are {}",
-          data, p.pipeline, p.context, p.tensor, data * model_ranks, ranks);
+  require(data * model_ranks == ranks, Exit::config,
+          "parallel: {} x {} x {} x {} (data x pipeline x context x tensor) is {} ranks, but there are {}{}", data, p.pipeline, p.context, p.tensor,
+          data * model_ranks, ranks, remedy_for_data(p, ranks));
   check_sharding(run, attention_ranks);
   check_permutation(p.permutation, ranks);
   check_schedule(p);

@@ -120,14 +120,15 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
                      .unit("steps")
                      .at_least(0)
                      .at_most(most_steps)
-                     .effect(Effect::none);
-  c.eval_batches = s.get("eval_batches", 8, "global batches per evaluation").positive().at_most(most_sequences).effect(Effect::none);
-  c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().at_most(most_steps).effect(Effect::none);
+                     .effect(Effect::operation);
+  c.eval_batches = s.get("eval_batches", 8, "global batches per evaluation").positive().at_most(most_sequences).effect(Effect::operation);
+  c.log_every = s.get("log_every", 1, "steps between log lines").unit("steps").positive().at_most(most_steps).effect(Effect::operation);
   c.seed = std::uint64_t(Index(s.get("seed", 1, "seed of the initial weights").at_least(0)));
   c.walltime = walltime_seconds(
       s.get("walltime", "",
-            "time limit of the job, hh:mm:ss, minutes or Slurm's days-hh:mm:ss: the run saves and exits with code 75 before it; empty or 0: none")
-          .effect(Effect::none)
+            "time limit of the job, as 6h, 90min or 30s, hh:mm:ss, Slurm's days-hh:mm:ss, or a number of minutes: the run saves and exits with "
+            "code 75 before it; empty or 0: none")
+          .effect(Effect::operation)
           .value());
   const std::string policy =
       s.get("non_finite", "stop",
@@ -144,7 +145,7 @@ TrainConfig read_train(Section& s, const std::string& precision, Index seq_lengt
           .unit("steps")
           .at_least(0)
           .at_most(most_steps)
-          .effect(Effect::none);
+          .effect(Effect::operation);
   return c;
 }
 

@@ -6,6 +6,9 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/error.hpp"
@@ -95,8 +98,25 @@ bool Walltime::over(double longest_step, std::optional<double> longest_save) con
   return std::chrono::duration<double>(Clock::now() - begin_).count() + 1.5 * longest_step + reserve >= seconds_;
 }
 
+namespace {
+
+// Seconds of a number with a unit, as in 6h, 90 min or 30s; nullopt for other texts.
+std::optional<double> seconds_with_unit(const std::string& text) {
+  constexpr std::pair<std::string_view, double> units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  if (end == text.c_str()) return {};
+  while (*end == ' ') ++end;
+  for (const auto& [unit, seconds] : units)
+    if (end == unit && std::isfinite(number) && number >= 0) return number * seconds;
+  return {};
+}
+
+}  // namespace
+
 double walltime_seconds(const std::string& text) {
   if (text.empty()) return 0;
+  if (const auto seconds = seconds_with_unit(text)) return *seconds;
   const auto dash = text.find('-');
   const bool has_days = dash != text.npos;
   std::vector<double> parts;
@@ -107,7 +127,10 @@ double walltime_seconds(const std::string& text) {
     const bool day = has_days && parts.size() == 1;
     const bool at_separator = day ? end == text.c_str() + dash : *end == ':' || *end == 0;
     const bool fine = end != at && std::isfinite(parts.back()) && parts.back() >= 0 && parts.size() <= (has_days ? 4 : 3) && at_separator;
-    require(fine, Exit::config, "train.walltime = {} is not a time; write \"hh:mm:ss\", \"mm:ss\", minutes or Slurm's \"days-hh:mm:ss\"", text);
+    require(fine, Exit::config,
+            "train.walltime = {} is not a time; write it with a unit, as in 6h, 90min or 30s, or as \"hh:mm:ss\", \"mm:ss\", minutes or Slurm's "
+            "\"days-hh:mm:ss\"",
+            text);
     if (*end == 0) break;
     at = end + 1;
   }

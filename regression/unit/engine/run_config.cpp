@@ -132,6 +132,48 @@ TEST(run_config, keys_of_other_update_rules_are_reported) {
   EXPECT_TRUE(idle("  beta1: 0.8\n  groups: ['*.q_proj.*']\n  group_rules: [lion]\n  lion: {beta2: 0.9}\n").empty());
 }
 
+// Settings of a layer type that the pattern does not have are reported, except their defaults.
+TEST(run_config, keys_of_absent_layers_are_reported) {
+  const auto idle = [](const std::string& pattern, const std::string& keys) {
+    Deck deck = Deck::parse(fmt::format("model:\n  pattern: '{}'\n  {}\n", pattern, keys), "test.yaml");
+    return idle_keys(deck, read_run_config(deck));
+  };
+  const std::string all =
+      "attention: {rope_theta: 5000}\n  mlp: {intermediate_size: 40}\n  moe: {top_k: 1}\n  window: {size: 7}\n  mamba: {state_size: 6}";
+  const auto sections = [&](const std::string& pattern) {
+    std::vector<std::string> names;
+    for (const std::string& note : idle(pattern, all)) {
+      const auto begin = note.find("model.") + 6;
+      names.push_back(note.substr(begin, note.find('.', begin) - begin));
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(sections("*-"), (Names{"mamba", "moe", "window"}));
+  EXPECT_EQ(sections("P"), (Names{"moe", "window"}));
+  EXPECT_EQ(sections("M-"), (Names{"attention", "moe", "window"}));
+  EXPECT_EQ(sections("*E"), (Names{"mamba", "mlp", "window"}));
+  EXPECT_EQ(idle("*-", "moe: {top_k: 1}"), Names{"test.yaml:3: model.moe.top_k = 1 is not read: model.pattern has no layer E"});
+  EXPECT_EQ(idle("*-", "mamba: {state_size: 6, chunk_size: 32}"),
+            Names{"test.yaml:3: model.mamba.state_size = 6 and 1 more of model.mamba are not read: model.pattern has no layer M or P"});
+  Deck deck = Deck::describe();
+  read_run_config(deck);
+  for (const Declaration& d : deck.settings())
+    if (d.path == "model.moe.top_k") {
+      EXPECT_TRUE(idle("*-", fmt::format("moe: {{top_k: {}}}", d.fallback)).empty()) << "the effective deck of a run has every key";
+    }
+}
+
+// The layout of a large run is often tried on few ranks with its own options.
+TEST(run_config, remedy_for_other_rank_counts_is_valid) {
+  const std::string wide = "parallel: {data: 8, tensor: 2}\ntrain: {global_batch_size: 16}\n";
+  expect_refused([&] { layout_of(run_of(wide), 4); }, {"is 16 ranks, but there are 4; leave out parallel.data, which is then 2"});
+  EXPECT_EQ(layout_of(run_of(wide, {"~parallel.data"}), 4).size(Axis::data), 2);
+  const Error other = gyr::testing::error_of([&] { layout_of(run_of(wide), 3); });
+  EXPECT_EQ(std::string(other.what()).find("leave out"), std::string::npos) << other.what();
+}
+
 TEST(run_config, wrong_update_rules_are_refused) {
   expect_refused([] { run_of("optimizer: {name: lamp}"); }, {"optimizer.name", "lamb"});
   expect_refused([] { run_of("optimizer: {groups: ['*.A_log'], group_rules: [adam]}"); }, {"optimizer.group_rules", "adamw"});

@@ -134,7 +134,10 @@ TEST(watch, walltime_formats_are_parsed) {
   EXPECT_EQ(walltime_seconds("1-00:00:00"), 86400);  // Slurm: days-hours:minutes:seconds, days-hours:minutes and days-hours
   EXPECT_EQ(walltime_seconds("2-03:30"), 2 * 86400 + 3 * 3600 + 1800);
   EXPECT_EQ(walltime_seconds("2-6"), 2 * 86400 + 6 * 3600);
-  for (const char* wrong : {"x", "1:", "1:2:3:4", "-5", "1h", "inf", "1-", "1-2-3", "1:2-3", "1-2:3:4:5", "-1-2"})
+  for (const auto& [with_unit, other] : {std::pair("6h", "6:00:00"), {"90min", "90"}, {"30s", "0:30"}, {"1.5 h", "90"}, {"2d", "2-0"}, {"0s", "0"}})
+    EXPECT_EQ(walltime_seconds(with_unit), walltime_seconds(other)) << with_unit;
+  for (const char* wrong :
+       {"x", "1:", "1:2:3:4", "-5", "1hh", "h", "-1h", "inf h", "6 x", "1:30h", "inf", "1-", "1-2-3", "1:2-3", "1-2:3:4:5", "-1-2"})
     EXPECT_EQ(gyr::testing::error_of([&] { walltime_seconds(wrong); }).code, Exit::config) << wrong;
 }
 
