@@ -2,9 +2,11 @@
 // Declared settings form a tree of groups, separate from the tree of the deck's text. finish() compares the two trees.
 #include "src/deck/deck.hpp"
 
+#include "kernels/base/printable.hpp"
 #include "modules/settings/nearest.hpp"
 #include "src/base/input_file.hpp"
 #include "src/base/table.hpp"
+#include "src/base/terminal.hpp"
 #include "src/deck/amount.hpp"
 #include "src/deck/bundled_files.hpp"
 #include "src/deck/renamed_keys.hpp"
@@ -74,11 +76,28 @@ bool is_name(std::string_view text) {
 
 // ---- the command line ----
 
-YamlValue override_value(const std::string& text, const std::string& where) {
+constexpr std::string_view override_brackets = "[{\"'";  // a value on the command line that begins with one of these is YAML
+
+// The keys of a section as overrides: "rl.rewards.answer.type=regex rl.rewards.answer.pattern='[0-9]+'".
+std::string in_words(const YamlValue& section, const std::string& path) {
+  std::string words;
+  for (std::size_t i = 0; i < section.names.size(); ++i) {
+    const std::string key = below(path, section.names[i]);
+    const YamlValue& value = section.items[i];
+    const bool literal = value.kind == YamlValue::Kind::scalar && override_brackets.find(value.text.substr(0, 1)) == std::string_view::npos;
+    const std::string text = literal || value.kind != YamlValue::Kind::scalar ? one_line(value) : write_yaml(value.text);
+    const std::string word = value.kind == YamlValue::Kind::map ? in_words(value, key) : shell_word(fmt::format("{}={}", key, text));
+    words += (words.empty() ? "" : " ") + word;
+  }
+  return words;
+}
+
+YamlValue override_value(const std::string& text, const std::string& path, const std::string& where) {
   YamlValue value;
-  if (!text.empty() && std::string_view("[{\"'").find(text[0]) != std::string_view::npos) {
+  if (!text.empty() && override_brackets.find(text[0]) != std::string_view::npos) {
     value = std::move(parse_yaml("value: " + text, where).items.at(0));
-    require(value.kind != YamlValue::Kind::map, Exit::usage, "{}: set the keys of a section one by one", where);
+    require(value.kind != YamlValue::Kind::map, Exit::usage, "{}: set the keys of a section one by one, as in {}", where,
+            printable(in_words(value, path)));
   } else if (!text.empty() && text != "null" && text != "~") {
     value.kind = YamlValue::Kind::scalar;  // taken literally, so that `#` and `: ` need no second pair of quotes
     value.text = text;
@@ -142,8 +161,9 @@ void apply(YamlValue& root, const std::string& override) {
     node = next;
     begin = end + 1;
   }
+  YamlValue value = override_value(override.substr(equals + 1), path, where);  // refuses the keys of a section, with a valid form
   require(node->kind != YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); set its keys one by one", where, path, node->where);
-  *node = override_value(override.substr(equals + 1), where);
+  *node = std::move(value);
   node->where = where;
 }
 
@@ -201,12 +221,12 @@ std::string way_out(const Group& root, const Group& group, const std::string& ke
   const Stray stray{below(group.path, key), value};
   if (std::string remedy = remedy_for(root, stray, Match::path); !remedy.empty()) return remedy;
   const std::string name = nearest(lower_case(key), group.keys());
-  const std::string suggestion = fmt::format("did you mean `{}`?", name);
+  const std::string suggestion = fmt::format("did you mean `{}`?", below(group.path, name));
   if (!name.empty() && edit_distance(key, name) == 1) return suggestion;
   if (std::string remedy = remedy_for(root, stray, Match::name); !remedy.empty()) return remedy;
   if (!name.empty()) return suggestion;
   const std::string longer = completed(key, group.keys());
-  return longer.empty() ? all_of(group) : fmt::format("did you mean `{}`?", longer);
+  return longer.empty() ? all_of(group) : fmt::format("did you mean `{}`?", below(group.path, longer));
 }
 
 // Lists the values of an unknown section if one of them has a remedy of its own. Returns false if there are none.
@@ -228,7 +248,8 @@ void list_unknown_section(const Group& root, const Group& group, const std::stri
   list_values(section, path, strays);
   if (list_remedies(root, strays, Match::path, unknown)) return;
   if (name.empty() && list_remedies(root, strays, Match::name, unknown)) return;
-  const std::string remedy = name.empty() ? remedy_for(root, {path, section}, Match::name) : fmt::format("did you mean `{}`?", name);
+  const std::string remedy =
+      name.empty() ? remedy_for(root, {path, section}, Match::name) : fmt::format("did you mean `{}`?", below(group.path, name));
   unknown.push_back(fmt::format("{}: unknown section `{}`; {}", section.where, shown(path), remedy.empty() ? all_of(group) : remedy));
 }
 
@@ -390,6 +411,27 @@ std::shared_ptr<Declaration> Group::declare(std::string_view key, std::string ty
   return declaration;
 }
 
+namespace {
+
+template <class T>
+inline constexpr bool is_list = false;
+template <class T>
+inline constexpr bool is_list<std::vector<T>*> = true;
+
+// Complaint about one value in place of a list, with the way to write it. The paths of token files are often taken for that
+// of their text.
+std::string advice_on_list(const std::string& text, const std::string& path) {
+  std::error_code no;
+  if (path == "data.prefixes" && std::filesystem::is_regular_file(text, no))
+    return fmt::format(
+        "is a file, not a list of PREFIXes of token files; `gyrfalcon data build {} PREFIX --tokenizer FILE` makes them from text, and "
+        "data.prefixes is then [PREFIX]",
+        shown(text));
+  return fmt::format("is not a list; write [{}]", shown(text));
+}
+
+}  // namespace
+
 void Group::read(std::string_view key, Declaration& declaration, Place place) const {
   std::visit(
       [&](auto* value) {
@@ -407,6 +449,8 @@ void Group::read(std::string_view key, Declaration& declaration, Place place) co
             if (const auto quantity = quantity_in(text, declaration.path); quantity && !wrong.empty()) *value = *quantity, wrong.clear();
             if (!wrong.empty()) wrong += advice_on_quantity(text, declaration.path);
           }
+          if constexpr (is_list<decltype(value)>)
+            if (!wrong.empty() && given->kind == YamlValue::Kind::scalar) wrong = advice_on_list(given->text, declaration.path);
           if (!wrong.empty()) declaration.refuse(wrong);
         }
         declaration.value = write_yaml(*value);

@@ -241,7 +241,8 @@ TEST(deck, wrong_entries_of_named_sections_are_refused) {
     });
     return std::string(error.what());
   };
-  EXPECT_NE(message("  critic: {widht: 3}\n").find("run.yaml:2: unknown key `models.critic.widht`; did you mean `width`?"), std::string::npos)
+  EXPECT_NE(message("  critic: {widht: 3}\n").find("run.yaml:2: unknown key `models.critic.widht`; did you mean `models.critic.width`?"),
+            std::string::npos)
       << message("  critic: {widht: 3}\n");
   EXPECT_NE(message("  critic: {width: 0}\n").find("run.yaml:2: models.critic.width"), std::string::npos);
   EXPECT_NE(message("  critic: 3\n").find("run.yaml:2: `models.critic` is a section"), std::string::npos) << message("  critic: 3\n");
@@ -290,7 +291,7 @@ TEST(deck, command_line_overrides_deck_and_is_named) {
 
   expect_refused(good, {"command line `model.mamba.chunk=33`", "model.mamba.chunk = 33", "power of 2, <= 512", "default 128"},
                  {"model.mamba.chunk=33"});
-  expect_refused(good, {"command line `train.stpes=3`", "unknown key `train.stpes`", "did you mean `steps`?"}, {"train.stpes=3"});
+  expect_refused(good, {"command line `train.stpes=3`", "unknown key `train.stpes`", "did you mean `train.steps`?"}, {"train.stpes=3"});
   expect_refused(good, {"command line `model.width.x=3`", "`model.width` is a value (run.yaml:3)"}, {"model.width.x=3"});
   expect_refused(good, {"command line `model.mamba=3`", "is a section"}, {"model.mamba=3"});
   expect_refused(good, {"command line `train.steps=`"}, {"train.steps="});
@@ -318,7 +319,7 @@ TEST(deck, wrong_values_are_refused_with_place_and_range) {
     expect_refused(with("clip_norm: 1", std::string("clip_norm: ") + number), {"run.yaml:12:", "is not a number"});
   expect_refused(with("1e-3", "inf"), {"finite"});
   expect_refused(with("[0.9, 0.99]", "[0.9, 1]"), {"train.betas", "< 1"});
-  expect_refused(with("[0.9, 0.99]", "0.9"), {"is not a list"});
+  expect_refused(with("[0.9, 0.99]", "0.9"), {"run.yaml:", "train.betas = 0.9 is not a list; write [0.9]"});
   expect_refused(with("linear", "cosin"), {"did you mean `cosine`?", "constant | linear | cosine"});
   expect_refused(with("\"a: b # \\t\\\"\\\\\\u00e9\"", "\"\""), {"run.prefix", "not empty"});
 }
@@ -396,7 +397,7 @@ TEST(deck, words_that_are_no_overrides_get_a_remedy) {
 }
 
 TEST(deck, key_of_another_section_precedes_similar_names) {
-  expect_refused(with("  schedule: linear", "  schedules: linear"), {"did you mean `schedule`?"});  // one letter differs
+  expect_refused(with("  schedule: linear", "  schedules: linear"), {"did you mean `train.schedule`?"});  // one letter differs
   expect_refused(with("  chunk: 64", "  stepz: 64"), {"section `model.mamba` has: chunk"});
   expect_refused(with("  clip_norm: 1", "  prefix: 1"), {"did you mean `run.prefix`?"});
   expect_refused(with("  clip_norm: 1", "  Clip-Norm: 1"), {"did you mean `train.clip_norm`?"});
@@ -404,8 +405,8 @@ TEST(deck, key_of_another_section_precedes_similar_names) {
 }
 
 TEST(deck, beginning_of_a_key_suggests_the_full_name) {
-  expect_refused(good, {"unknown key `train.learning`; did you mean `learning_rate`?"}, {"train.learning=1"});
-  expect_refused(good, {"unknown key `model.tied_emb`; did you mean `tied_embeddings`?"}, {"model.tied_emb=true"});
+  expect_refused(good, {"unknown key `train.learning`; did you mean `train.learning_rate`?"}, {"train.learning=1"});
+  expect_refused(good, {"unknown key `model.tied_emb`; did you mean `model.tied_embeddings`?"}, {"model.tied_emb=true"});
 }
 
 TEST(deck, missing_settings_are_named_with_suspected_typo) {
@@ -415,9 +416,9 @@ TEST(deck, missing_settings_are_named_with_suspected_typo) {
 }
 
 TEST(deck, unknown_names_are_refused_with_the_nearest_name) {
-  expect_refused(with("  schedule", "  shcedule"), {"run.yaml:14:", "unknown key `train.shcedule`", "`schedule`?"});
+  expect_refused(with("  schedule", "  shcedule"), {"run.yaml:14:", "unknown key `train.shcedule`", "did you mean `train.schedule`?"});
   expect_refused(with("  schedule: linear", "  chunk: 64"), {"did you mean `model.mamba.chunk`?"});
-  expect_refused(with("  mamba:", "  mmaba:"), {"run.yaml:7:", "unknown section `model.mmaba`", "`mamba`?"});
+  expect_refused(with("  mamba:", "  mmaba:"), {"run.yaml:7:", "unknown section `model.mmaba`", "`model.mamba`?"});
   expect_refused(with("  schedule: linear", "  qqqqqqqq: 1"), {"section `train` has: steps, learning_rate"});
   expect_refused(good + "x: 1\nother: {a: 2}\n", {"run.yaml:20:", "run.yaml:21:"});  // all unknown keys are reported at once
 }
@@ -615,7 +616,7 @@ TEST(deck, hundreds_of_broken_decks_are_all_refused) {
       deck[i].replace(deck[i].find(key), key.size(), misspelt(key, random));
       const std::string message = try_one(deck);
       ++typos;
-      hints += message.find("did you mean `" + key + "`?") != std::string::npos;
+      hints += message.find(key + "`?") != std::string::npos;
     }
     Strings twice = lines;
     twice.push_back(lines[i].substr(lines[i].find(key)));
