@@ -41,6 +41,9 @@ TEST(own_text, data_build_reports_single_documents_and_settings) {
   EXPECT_NE(pages.find("warning: 8 documents are too few"), std::string::npos) << pages;
   const std::string ten = built(material().text(), folder / "ten", {"--documents", "page"});
   EXPECT_EQ(ten.find("warning"), std::string::npos) << ten;
+  expect_parts(ten, {"validation:  documents ", ", in the order of the files, with the default data.split; mix documents"});
+  put_contents(folder / "t.csv", "a,b\n1,2\n");
+  expect_parts(built(folder / "t.csv", folder / "cells"), {"t.csv is read as plain text, with its commas and header"});
 }
 
 TEST(own_text, settings_of_examples_follow_data_build) {
@@ -112,6 +115,9 @@ TEST(own_text, files_in_place_of_a_prefix_are_named) {
   }
   refused(material().train(folder / "out", {"data.prefixes=[" + text + "]"}),
           {text + ": is a file, not the PREFIX of token files; `gyrfalcon data build " + text + " PREFIX"});
+  const Result bare = run(material().train(folder / "out", {"data.prefixes=" + text}));
+  EXPECT_EQ(bare.code, int(Exit::config)) << output_of(bare);
+  expect_parts(bare.err, {"is a file, not a list of PREFIXes of token files; `gyrfalcon data build " + text + " PREFIX --tokenizer FILE`"});
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 

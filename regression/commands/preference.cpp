@@ -317,6 +317,7 @@ TEST(preference, wrong_further_models_are_refused) {
                 "models.refrence: train.objective = preference reads only reference; did you mean `reference`?");
   expect_output({"models.reference.init_from=" + (folder / "wide").string()}, 78, "has a vocabulary of 320 tokens, and the trained model one of 300");
   expect_output({"models.reference.init_from=" + (folder / "missing").string()}, 66, "missing");
+  expect_output({"train.seq_length=2"}, 78, "fits a window of 3 tokens; the shortest needs train.seq_length=");
   expect_output({"models.reference.ranks=0-9"}, 78, "models.reference.ranks = 0-9: the run has ranks 0 to 1");
   expect_output({"models.reference.ranks=1", "models.reference.tensor=2"}, 78, "models.reference on 1 rank (1)");
   expect_output({"models.reference.precision=fp8"}, 78, "models.reference.precision");

@@ -24,6 +24,8 @@ std::vector<std::filesystem::path> files_named(const std::vector<std::string>& w
   std::vector<std::filesystem::path> files;
   for (const std::string& word : words) {
     std::error_code ignored;
+    require(!std::filesystem::is_directory(word, ignored), Exit::data, "{}: is a folder, not a file; name its files, as in '{}'", word,
+            (std::filesystem::path(word) / "*").string());
     if (word.find_first_of("*?[") == word.npos || std::filesystem::exists(word, ignored)) files.emplace_back(word);
     else add_matching(word, files);
   }

@@ -161,6 +161,7 @@ void print_advice(const BuildReport& report, const BuildOptions& options, const 
   if (options.format.prompts) return;
   using Rule = DocumentFormat::Rule;
   const auto has_objects = [](const auto& path) { return path.string().find(".jsonl") != std::string::npos || path.extension() == ".ndjson"; };
+  const auto is_table = [](const auto& path) { return path.extension() == ".csv" || path.extension() == ".tsv"; };
   const bool plain = options.format.rule != Rule::json_lines &&
                      (options.format.rule != Rule::automatic || std::none_of(options.inputs.begin(), options.inputs.end(), has_objects));
   const Index vocab_size = options.tokenizer->tokens;
@@ -173,6 +174,9 @@ void print_advice(const BuildReport& report, const BuildOptions& options, const 
         "warning: %s has JSON lines by its name, but --documents reads their braces and keys as text; leave out --documents, and name the "
         "keys with --key, or with --template, --prompt-key and --response-key\n",
         printable(objects->string()).c_str());
+  if (const auto cells = std::find_if(options.inputs.begin(), options.inputs.end(), is_table); plain && cells != options.inputs.end())
+    std::printf("note: %s is read as plain text, with its commas and header; to read one column, make JSON lines of it: {\"text\": ...}\n",
+                printable(cells->string()).c_str());
   if (options.format.labelled || !options.format.source_key.empty()) return;
   std::string further = fmt::format("model.vocab_size={}", vocab_size);
   if (options.format.conversation) further = settings_of_examples;
@@ -182,6 +186,7 @@ void print_advice(const BuildReport& report, const BuildOptions& options, const 
   if (options.format.pairs)
     std::printf("             a reward model takes train.objective=reward; train.seq_length must be at least the tokens of a pair\n");
   std::printf("suggested:   %s\n", suggested_settings(report).c_str());
+  if (const std::string text = validation_text(report); plain && !text.empty()) std::printf("validation:  %s\n", text.c_str());
 }
 
 void make_folder_of(const std::filesystem::path& prefix) {

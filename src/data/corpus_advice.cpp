@@ -27,9 +27,21 @@ std::int64_t suggested_vocabulary(std::int64_t bytes) {
 
 namespace {
 
-bool has_validation_split(const BuildReport& report) {
-  const SequenceRange validation = split_range(default_split, Split::validation, report.documents);
+SequenceRange validation_range(const BuildReport& report, const char* split = default_split) {
+  return split_range(split, Split::validation, report.documents);
+}
+
+bool has_validation_split(const BuildReport& report, const char* split = default_split) {
+  const SequenceRange validation = validation_range(report, split);
   return validation.first != validation.last;
+}
+
+// Remark on few documents of which a deck with a larger proportion validates some; empty if it does not either.
+std::string text_of_larger_split(const BuildReport& report) {
+  constexpr const char* larger = "90,10,0";  // of input/pretrain.yaml
+  if (!has_validation_split(report, larger)) return "";
+  const SequenceRange range = validation_range(report, larger);
+  return fmt::format(" by the default data.split, {} ({} takes {} of them)", default_split, larger, range.last - range.first);
 }
 
 const char* remedy_for_few(DocumentSource documents) {
@@ -47,8 +59,8 @@ const char* remedy_for_few(DocumentSource documents) {
 std::vector<std::string> corpus_warnings(const BuildReport& report, std::int64_t vocab_size, DocumentSource documents) {
   std::vector<std::string> warnings;
   if (!has_validation_split(report))
-    warnings.push_back(fmt::format("{} {} too few for a validation split{}", counted(report.documents, "document"),
-                                   report.documents == 1 ? "is" : "are", remedy_for_few(documents)));
+    warnings.push_back(fmt::format("{} {} too few for a validation split{}{}", counted(report.documents, "document"),
+                                   report.documents == 1 ? "is" : "are", text_of_larger_split(report), remedy_for_few(documents)));
   const double bytes_per_token = double(report.bytes) / double(std::max<std::int64_t>(1, report.tokens));
   if (documents != DocumentSource::examples && vocab_size >= least_vocabulary && bytes_per_token < least_bytes_per_token)
     warnings.push_back(
@@ -56,6 +68,14 @@ std::vector<std::string> corpus_warnings(const BuildReport& report, std::int64_t
                     "tokenizer train`, and check the language and the encoding (UTF-8) of the text",
                     bytes_per_token, vocab_size));
   return warnings;
+}
+
+std::string validation_text(const BuildReport& report) {
+  if (!has_validation_split(report)) return "";
+  const SequenceRange range = validation_range(report);
+  return fmt::format(
+      "documents {} to {} of {}, in the order of the files, with the default data.split; mix documents of different kinds before, as with shuf",
+      range.first + 1, range.last, report.documents);
 }
 
 // Short corpora are read four times, long ones once.

@@ -21,6 +21,9 @@ enum class DocumentSource { undivided, pages, examples };
 // One line each. `vocab_size`: tokens of the tokenizer.
 std::vector<std::string> corpus_warnings(const BuildReport&, std::int64_t vocab_size, DocumentSource);
 
+// Documents of the validation split, and how to make them represent the others; empty if there are none.
+std::string validation_text(const BuildReport&);
+
 // Values of deck keys for a first training run on this corpus, as words of the form key=value. train.eval_every is 0 if the
 // validation split would be empty.
 std::string suggested_settings(const BuildReport&);

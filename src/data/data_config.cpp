@@ -63,7 +63,9 @@ DataConfig read_data(Section& s, const std::string& tokenizer) {
           .value();
   require(c.weights.empty() || c.weights.size() == c.prefixes.size(), Exit::config,
           "data.weights has {} values for {} prefixes; give one for each prefix", c.weights.size(), c.prefixes.size());
-  auto split = s.get("split", "949,50,1", "proportions of train, validation and test documents (Megatron: --split)");
+  auto split = s.get("split", "949,50,1",
+                     "proportions of train, validation and test documents, in the order of the files: validation and test are the last ones, so mix "
+                     "documents of different kinds before, as with shuf (Megatron: --split)");
   const auto fractions = split_fractions(split.value());
   c.split = split.must("one to three numbers, the first above 0, as in 949,50,1", fractions && fractions->at(0) > 0).value();
   c.order = s.get("order", "shuffled",

@@ -48,7 +48,7 @@ class PackedSamples : public Samples {
       if (grouping == SampleGrouping::texts ? file.length(s) > 0 : is_full_pair(s)) documents_.push_back(std::uint32_t(s));
     left_out_ = (r.last - r.first) / texts_ - std::int64_t(documents_.size());
     std::stable_sort(documents_.begin(), documents_.end(), [&](std::uint32_t a, std::uint32_t b) { return kept(a) > kept(b); });
-    require(texts_ == 1 || !documents_.empty(), Exit::data,
+    require(texts_ == 1 || !documents_.empty(), Exit::config,
             "{}: none of the {} fits a window of {} tokens; the shortest needs train.seq_length={} or more", file.prefix().string(),
             counted((r.last - r.first) / 2, "pair"), capacity_, shortest_pair(r) - predicts);
     require(!documents_.empty() && kept(documents_.front()) > predicts + reserved_, Exit::data,
@@ -80,8 +80,9 @@ class PackedSamples : public Samples {
       tokens += kept(document);
       truncated += texts_ == 1 && file_.length(document) > capacity_ - reserved_;
     }
-    return fmt::format("{}: {} {} in {} windows of {} tokens, {:.1f} % full{}", file_.prefix().string(), documents_.size(),
-                       texts_ == 1 ? "documents" : "pairs", per_epoch(), capacity_, 100.0 * double(tokens) / double(capacity_ * per_epoch()),
+    return fmt::format("{}: {} in {} of {} tokens, {:.1f} % full{}", file_.prefix().string(),
+                       counted(Index(documents_.size()), texts_ == 1 ? "document" : "pair"), counted(per_epoch(), "window"), capacity_,
+                       100.0 * double(tokens) / double(capacity_ * per_epoch()),
                        truncated > 0                  ? fmt::format("; {} longer than a window lose{} the end", truncated, truncated == 1 ? "s" : "")
                        : texts_ == 2 && left_out_ > 0 ? fmt::format("; {} longer than a window {} left out", left_out_, left_out_ == 1 ? "is" : "are")
                                                       : "");

@@ -2,6 +2,7 @@
 // Perplexity of text: per token, per word and per byte, of documents read in strided windows.
 #include <algorithm>
 
+#include "src/base/quantity.hpp"
 #include "src/evaluation/examples.hpp"
 #include "src/evaluation/mean.hpp"
 #include "src/evaluation/windows.hpp"
@@ -61,8 +62,9 @@ class TextEvaluation : public Evaluation {
     const double perplexity = std::exp(loss.value()), word = std::exp(loss.sum() / double(words)), bits = loss.sum() / double(bytes) / std::log(2.0);
     c.text = fmt::format(
         "loss {:.6f} ± {:.6f} | perplexity {:.4f} | word perplexity {:.4f} | byte perplexity {:.6f} | bits per byte {:.6f} | "
-        "{} tokens, {} words, {} bytes of {} documents",
-        loss.value(), loss.error(), perplexity, word, std::exp2(bits), bits, Index(loss.count()), words, bytes, documents_.size());
+        "{}, {}, {} of {}",
+        loss.value(), loss.error(), perplexity, word, std::exp2(bits), bits, counted(Index(loss.count()), "token"), counted(words, "word"),
+        counted(bytes, "byte"), counted(Index(documents_.size()), "document"));
     c.results = {{"loss", loss.value()},
                  {"loss_stderr", loss.error()},
                  {"perplexity", perplexity},
@@ -75,7 +77,7 @@ class TextEvaluation : public Evaluation {
                  {"bytes", bytes},
                  {"documents", documents_.size()},
                  {"windows", scores.size()}};
-    if (skipped_ > 0) c.text += fmt::format(", {} lines skipped", skipped_), c.results["skipped"] = skipped_;
+    if (skipped_ > 0) c.text += fmt::format(", {} skipped", counted(skipped_, "line")), c.results["skipped"] = skipped_;
     return c;
   }
 

@@ -7,6 +7,7 @@
 #include "kernels/base/printable.hpp"
 #include "modules/model/layer.hpp"
 #include "modules/objectives/objective.hpp"
+#include "src/base/quantity.hpp"
 #include "src/data/sample_view.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/mean.hpp"
@@ -75,8 +76,8 @@ class TokenFileEvaluation : public Evaluation {
 
  private:
   static void add_loss(const Mean& loss, std::size_t sequences, Conclusion& c) {
-    c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} tokens of {} sequences", loss.value(), std::exp(loss.value()), Index(loss.count()),
-                          sequences);
+    c.text += fmt::format("loss {:.6f} | perplexity {:.4f} | {} of {}", loss.value(), std::exp(loss.value()), counted(Index(loss.count()), "token"),
+                          counted(Index(sequences), "sequence"));
     c.results = {{"loss", loss.value()},
                  {"loss_stderr", loss.error()},
                  {"perplexity", std::exp(loss.value())},

@@ -29,6 +29,14 @@ TEST(corpus_advice, documents_without_validation_split_are_reported) {
   EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 1, 1000), 4096, DocumentSource::pages),
                        "validation split; give more text, or set train.eval_every=0"));
   EXPECT_TRUE(corpus_warnings(report_of(4000, 40, 1000), 4096, DocumentSource::undivided).empty());
+  EXPECT_TRUE(contains(corpus_warnings(report_of(4000, 6, 1000), 4096, DocumentSource::undivided),
+                       "6 documents are too few for a validation split by the default data.split, 949,50,1 (90,10,0 takes 1 of them): --documents"));
+}
+
+// 1000 documents: 949 for training, 50 for validation, the last one for the test.
+TEST(corpus_advice, documents_of_validation_are_stated) {
+  EXPECT_TRUE(validation_text(report_of(4000, 1000, 1000)).starts_with("documents 950 to 999 of 1000, in the order of the files"));
+  EXPECT_EQ(validation_text(report_of(4000, 1, 1000)), "");
 }
 
 TEST(corpus_advice, tokenizer_that_merges_nothing_is_reported) {

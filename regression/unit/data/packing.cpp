@@ -179,7 +179,7 @@ TEST(packing, note_counts_truncated_documents) {
     options.predicts = false;
     return Dataset(options).notes().at(0);
   };
-  EXPECT_NE(labelled({1, 0, 1}).find("2 documents in 1 windows of 9 tokens, 22.2 % full"), std::string::npos) << labelled({1, 0, 1});
+  EXPECT_NE(labelled({1, 0, 1}).find("2 documents in 1 window of 9 tokens, 22.2 % full"), std::string::npos) << labelled({1, 0, 1});
   EXPECT_NE(labelled({10, 9}).find("; 1 longer than a window loses the end"), std::string::npos) << labelled({10, 9});
   EXPECT_EQ(error_of([&] { labelled({0}); }).code, Exit::data);
 }
