@@ -33,7 +33,7 @@ struct PolicySteps::Order {
 };
 
 PolicySteps::PolicySteps(const RunParts& parts, const Prompts& prompts, RunLog* log)
-    : parts_(parts), prompts_(prompts), log_(log), sampling_(answer_sampling(parts.run)),
+    : parts_(parts), prompts_(prompts), log_(log), sampling_(answer_sampling(parts.run)), equal_rewards_(*parts.run.policy),
       judge_(parts.run, prompts, parts.grid,
              [this](const std::string& model, const StepSamples& samples) { return parts_.engine.rows_of(model, samples); }) {
   if (log_ && sampling_.ends.empty())
@@ -96,7 +96,7 @@ std::unique_ptr<PolicySteps::Iteration> PolicySteps::generated(std::int64_t iter
     write_rollouts(rollout_path(parts_.run.output, iteration), made->rollouts);
     if (log_) log_->iteration(is_logged(iteration), figures);
   });
-  warn_of_equal_rewards(figures);
+  if (const std::string warning = equal_rewards_.warning(figures); log_ && !warning.empty()) log_->print_line("warning: " + warning);
   return made;
 }
 
@@ -127,17 +127,6 @@ IterationState PolicySteps::state_before(std::int64_t iteration) const {
   IterationState state = first_state(config());
   state.first_prompt = iteration * config().prompts;
   return state;
-}
-
-// A policy whose advantages are all 0 does not change, and neither do its rewards.
-void PolicySteps::warn_of_equal_rewards(const IterationReport& figures) {
-  constexpr Index patience = 10;
-  idle_ = figures.advantage_deviation == 0 ? idle_ + 1 : 0;
-  if (idle_ != patience || !log_) return;
-  log_->print_line(
-      fmt::format("warning: in {} iterations {}: the policy learns nothing; print some answers with gyrfalcon rollout, and give rewards "
-                  "that differ between them",
-                  patience, figures.without_reward == figures.answers ? "no answer had a reward" : "all answers to a prompt had equal rewards"));
 }
 
 // Iterations are printed as often as steps (train.log_every).

@@ -4,6 +4,7 @@
 // With rl.staleness = 1, an iteration begins by ordering the answers of the next one from the weights before its own steps.
 #pragma once
 
+#include "src/policy/equal_rewards.hpp"
 #include "src/policy/iteration_state.hpp"
 #include "src/policy/window_samples.hpp"
 #include "src/train/answer_judge.hpp"
@@ -40,16 +41,15 @@ class PolicySteps final : public StepSource {
   void score(Iteration&);
   bool refuses(std::int64_t iteration, Index step, const StepResult&) const;
   bool is_logged(std::int64_t iteration) const;
-  void warn_of_equal_rewards(const IterationReport&);
 
   RunParts parts_;
   const Prompts& prompts_;
   RunLog* log_;
   Sampling sampling_;
+  EqualRewards equal_rewards_;
   AnswerJudge judge_;
   std::unique_ptr<Iteration> current_;
   std::unique_ptr<Order> order_;  // answers of the next iteration, or those that are being generated
-  Index idle_ = 0;                // iterations without advantages, up to the last one
   StepSamples of_critic_;         // of the present step
 };
 

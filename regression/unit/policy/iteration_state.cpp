@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // State that iterations hand on: the adaptive KL coefficient, dynamic sampling, and the reward that long answers lose.
+// Warnings about groups of answers with equal rewards, whose advantages are 0.
 #include "src/policy/iteration_state.hpp"
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "regression/support/rollouts.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
+#include "src/policy/equal_rewards.hpp"
 
 namespace gyr::testing::iteration_state_suite {
 namespace {
@@ -84,6 +86,45 @@ TEST(iteration_state, long_answers_lose_reward_in_the_buffer) {
   EXPECT_EQ(length_penalty(80, c), 0);
   EXPECT_EQ(length_penalty(85, c), 0.25);
   EXPECT_EQ(length_penalty(100, c), 1);
+}
+
+// Iterations in which warnings are due, counted from 0, for these fractions of groups with equal rewards.
+std::vector<Index> warned(PolicyAlgorithm algorithm, const std::vector<double>& equal, Index first = 0) {
+  PolicyConfig c;
+  c.advantage.algorithm = algorithm;
+  EqualRewards rewards(c);
+  std::vector<Index> iterations;
+  for (std::size_t i = 0; i < equal.size(); ++i) {
+    const IterationReport report{
+        .iteration = first + Index(i), .prompts = 8, .answers = 32, .equal_groups = equal[i], .advantage_deviation = equal[i] == 1 ? 0.0 : 1.0};
+    if (!rewards.warning(report).empty()) iterations.push_back(report.iteration);
+  }
+  return iterations;
+}
+
+using Iterations = std::vector<Index>;
+
+TEST(iteration_state, first_iterations_without_gradient_are_reported_once) {
+  using enum PolicyAlgorithm;
+  const std::vector<double> nearly(30, 0.95), several(30, 0.85), all(30, 1.0);
+  for (const PolicyAlgorithm by_group : {grpo, rloo, reinforce_baseline}) {
+    EXPECT_EQ(warned(by_group, nearly), Iterations{4});
+    EXPECT_EQ(warned(by_group, several), Iterations{});
+    EXPECT_EQ(warned(by_group, all), Iterations{4});
+    EXPECT_EQ(warned(by_group, {1, 1, 1, 1, 0.6, 0.2, 0, 0, 0, 0, 0, 0}), Iterations{4});
+    EXPECT_EQ(warned(by_group, {0, 1, 1, 1, 1, 0.9, 0.9, 0.9}), Iterations{});
+    EXPECT_EQ(warned(by_group, nearly, 40), Iterations{}) << "a resumed run is not at its begin";
+  }
+  for (const PolicyAlgorithm by_batch : {reinforce, ppo}) EXPECT_EQ(warned(by_batch, nearly), Iterations{}) << "the batch has a baseline";
+}
+
+TEST(iteration_state, iterations_without_advantages_are_reported_once) {
+  std::vector<double> equal{0.5};
+  equal.resize(31, 1.0);
+  for (const PolicyAlgorithm algorithm : {PolicyAlgorithm::grpo, PolicyAlgorithm::ppo}) {
+    EXPECT_EQ(warned(algorithm, equal, 100), Iterations{110});
+    EXPECT_EQ(warned(algorithm, {1, 1, 1, 1, 1, 1, 1, 1, 1, 0.5, 1, 1}, 100), Iterations{});
+  }
 }
 
 }  // namespace
