@@ -90,9 +90,11 @@ void expect_data_refused(const Tokens& tokens, Exit code, const Words& parts) {
 TEST(bad_input, misspelt_key_error_names_line_and_right_key) {
   const Folder folder;
   const auto [deck, line] = deck_with(folder, "  hidden_size: 32", "  hiden_size: 32");
-  expect_refused_quietly({"train", deck}, Exit::config, {"changed.yaml:" + std::to_string(line), "model.hiden_size", "did you mean `hidden_size`"});
-  expect_refused_quietly({"train", deck, "--dry-run"}, Exit::config, {"changed.yaml:" + std::to_string(line), "did you mean `hidden_size`"}, {0});
-  expect_refused_quietly(material().train(folder / "out", {"train.stesp=3"}), Exit::config, {"train.stesp", "did you mean `steps`"}, {0});
+  expect_refused_quietly({"train", deck}, Exit::config,
+                         {"changed.yaml:" + std::to_string(line), "model.hiden_size", "did you mean `model.hidden_size`"});
+  expect_refused_quietly({"train", deck, "--dry-run"}, Exit::config, {"changed.yaml:" + std::to_string(line), "did you mean `model.hidden_size`"},
+                         {0});
+  expect_refused_quietly(material().train(folder / "out", {"train.stesp=3"}), Exit::config, {"train.stesp", "did you mean `train.steps`"}, {0});
 }
 
 TEST(bad_input, renamed_deck_key_error_states_its_new_name) {
@@ -209,6 +211,20 @@ TEST(bad_input, indivisible_batch_size_error_names_a_valid_multiple) {
                          {2});
   expect_refused_quietly(material().train(folder / "out", {"train.micro_batch_size=3"}), Exit::config, {"train.global_batch_size", "multiple of 3"},
                          {0});
+}
+
+// A folder of runs is taken for a run, and the words of an export are exchanged.
+TEST(bad_input, folder_above_a_run_names_the_run) {
+  const Folder folder;
+  fs::create_directories(folder / "out" / "mine" / "checkpoints");
+  put_contents(folder / "out" / "mine" / "metrics.jsonl", "{}\n");
+  const std::string out = (folder / "out").string(), mine = (folder / "out" / "mine").string();
+  for (const Words& words : {Words{"generate", out, "--prompt", "x"}, {"ps", out}, {"report", out}, {"info", out}})
+    expect_refused_quietly(words, Exit::missing, {out, "; runs below " + out + ": " + mine}, {0});
+  expect_refused_quietly({"ps", folder / "out" / "mine" / "checkpoints"}, Exit::missing, {"; the folder of the run is " + mine}, {0});
+  for (const char* command : {"export-hf", "export-gguf"})
+    expect_refused_quietly({command, folder / "new", mine}, Exit::usage,
+                           {fmt::format("the model comes first: gyrfalcon {} {} {}", command, mine, (folder / "new").string())}, {0});
 }
 
 TEST(bad_input, a_missing_file_is_named) {

@@ -6,6 +6,7 @@
 #include "kernels/base/error.hpp"
 #include "src/base/input_file.hpp"
 #include "src/checkpoint/folder.hpp"
+#include "src/checkpoint/header.hpp"
 #include "src/checkpoint/manifest.hpp"
 
 namespace gyr {
@@ -47,9 +48,24 @@ fs::path model_around(const fs::path& file) {
   return {};
 }
 
+// Exit::data if `newest` is older than the last of the checkpoints, which existed before it was chosen.
+void require_last(const fs::path& folder, const std::vector<std::int64_t>& steps, const std::optional<fs::path>& newest) {
+  const auto is_newest = [&](std::int64_t step) { return newest == existing_path(folder, step); };
+  if (steps.empty() || (newest && std::none_of(steps.begin(), steps.end() - 1, is_newest))) return;
+  const fs::path last = existing_path(folder, steps.back());
+  std::string reason = fmt::format("{}: contains another step than its name states", last.string());
+  try {
+    read_header(last);
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  fail(Exit::data, "{}; this is the newest checkpoint of the folder{}", reason,
+       newest ? ", and a run would continue from an older one, which is checked if you name it" : "");
+}
+
 }  // namespace
 
-fs::path chosen_checkpoint(const fs::path& path, const Note& note) {
+fs::path chosen_checkpoint(const fs::path& path, const Note& note, Damaged damaged) {
   std::error_code error;
   fs::path chosen;
   require(path.extension() != ".gguf" || !fs::is_regular_file(path, error), Exit::data,
@@ -57,7 +73,10 @@ fs::path chosen_checkpoint(const fs::path& path, const Note& note) {
   if ((path.filename() == "latest" || path.filename() == best_name) && fs::is_regular_file(path, error)) {
     chosen = named_by(path);
   } else if (const fs::path folder = checkpoints_in(path); !folder.empty()) {
-    const auto newest = newest_checkpoint(folder, note);
+    const bool refuses = damaged == Damaged::refused;
+    const auto steps = committed_steps(folder);
+    const auto newest = newest_checkpoint(folder, refuses ? Note() : note);
+    if (refuses) require_last(folder, steps, newest);
     require(newest.has_value(), Exit::missing, "{}: holds no complete checkpoint; name another one, or the folder of a run that has saved one",
             folder.string());
     chosen = *newest;

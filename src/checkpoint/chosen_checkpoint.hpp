@@ -13,6 +13,8 @@ namespace gyr {
 // for that folder. Any other path is returned unchanged. `note` receives the chosen checkpoint, and each newer one that
 // was skipped with the reason. Exit::missing if the folder holds no complete checkpoint, or the file names one that does
 // not exist; Exit::data for a GGUF file. Checkpoints may be saved and removed meanwhile, so only one rank may call this.
-std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, const Note& note = {});
+// Damaged::refused: Exit::data with the reason if the newest checkpoint of a folder would be skipped.
+enum class Damaged { skipped, refused };
+std::filesystem::path chosen_checkpoint(const std::filesystem::path& path, const Note& note = {}, Damaged = Damaged::skipped);
 
 }  // namespace gyr

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "src/base/input_file.hpp"
+#include "src/base/runs_near.hpp"
 #include "src/checkpoint/checksum.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/checkpoint/shard_writer.hpp"
@@ -69,7 +70,7 @@ void StoredCheckpoint::open_folder() {
           name_);
   const bool damaged = fs::exists(path_ / "index.h5", error);
   require(fs::exists(manifest, error), damaged ? Exit::data : Exit::missing,
-          "{}: does not exist: {} is neither a complete checkpoint nor a Hugging Face folder", manifest.string(), name_);
+          "{}: is neither a complete checkpoint nor a Hugging Face folder: it has no {}{}", name_, manifest_name, damaged ? "" : runs_near(path_));
   manifest_ = manifest_of(text_of_file(manifest, most_manifest), manifest.string());
   for (const ManifestFile& file : manifest_.files) check_size(path_ / file.name, file.bytes);
 }

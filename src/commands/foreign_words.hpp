@@ -40,7 +40,7 @@ inline constexpr ForeignKey generate_options[] = {
     {"max_new_tokens max_tokens max_length n_predict n num_tokens length steps", "--tokens", ""},
     {"num_samples num_return_sequences n_samples samples", "--prompt", "repeat --prompt, once for each sample"},
     {"start p input text prefix", "--prompt", ""},
-    {"f file prompts input_file", "--batch", ""},
+    {"f file prompts input_file prompt_file prompts_file", "--batch", ""},
     {"temp t temperature", "--temperature", ""},
     {"s", "--seed", ""},
     {"topp", "--top-p", ""},

@@ -45,6 +45,7 @@ void add_export_gguf(Command& app, Action& action) {
             {"f32", Type::f32}, {"bf16", Type::bf16}, {"q8_0", Type::q8_0}, {"tq1_0", Type::tq1_0}, {"tq2_0", Type::tq2_0}};
         if (!a->type.empty()) a->options.type = types.at(a->type);
         a->options.tokenizer = a->tokenizer;
+        require_order("export-gguf", a->model, a->file);
         const auto begin = std::chrono::steady_clock::now();
         const Converted made = export_gguf(chosen_checkpoint(a->model, print_note), a->file, a->options, print_note);
         const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -93,6 +93,7 @@ void add_export_hf(Command& app, Action& action) {
   c->callback([a, &action] {
     action = [a] {
       return timed("exported", a->folder, [&] {
+        require_order("export-hf", a->checkpoint, a->folder);
         ExportOptions options;
         using safetensors::Type;
         if (!a->type.empty()) options.type = a->type == "bf16" ? Type::bf16 : a->type == "fp16" ? Type::f16 : Type::f32;

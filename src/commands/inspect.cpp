@@ -36,20 +36,11 @@ std::string model_line(const std::filesystem::path& checkpoint) {
 
 std::string chosen(const std::string& path) { return chosen_checkpoint(path, print_note).string(); }
 
-// Receives the notes about a checkpoint to be checked. Exit::data if it is skipped: an older one must not be checked instead.
-void note_of_check(const std::string& note) {
-  constexpr std::string_view skipped = "skipped checkpoint ";
-  require(!note.starts_with(skipped), Exit::data,
-          "{}; this is the newest checkpoint of the folder, and a run would continue from an older one, which is checked if you name it",
-          note.substr(std::min(note.size(), skipped.size())));
-  print_note(note);
-}
-
 // An HDF5 file is inspected by itself, even if it is a shard of a checkpoint.
-std::string inspected(const std::string& path, const Note& note = print_note) {
+std::string inspected(const std::string& path, Damaged damaged = Damaged::skipped) {
   std::error_code error;
   const std::filesystem::path file(path);
-  return file.extension() == ".h5" && std::filesystem::is_regular_file(file, error) ? path : chosen_checkpoint(path, note).string();
+  return file.extension() == ".h5" && std::filesystem::is_regular_file(file, error) ? path : chosen_checkpoint(path, print_note, damaged).string();
 }
 
 }  // namespace
@@ -69,7 +60,7 @@ void add_info(Command& app, Action& action) {
   c->callback([a, &action] {
     action = [a] {
       return guarded([&] {
-        const std::string file = inspected(a->file, a->wanted.check ? Note(note_of_check) : Note(print_note)),
+        const std::string file = inspected(a->file, a->wanted.check ? Damaged::refused : Damaged::skipped),
                           text = describe_checkpoint(file, a->wanted);
         if (a->wanted.check) check_weights(file);
         std::printf("%s%s", model_line(file).c_str(), text.c_str());

@@ -7,6 +7,7 @@
 #include "kernels/base/printable.hpp"
 #include "kernels/comm/mpi/launched.hpp"
 #include "src/base/limits.hpp"
+#include "src/base/runs_near.hpp"
 #include "src/checkpoint/chosen_checkpoint.hpp"
 #include "src/checkpoint/header.hpp"
 #include "src/checkpoint/run_identity.hpp"
@@ -121,7 +122,8 @@ void show_ranks(const std::filesystem::path& given) {
   const std::string holder = RunLock::living_holder(folder);
   if (!std::filesystem::exists(path) && !holder.empty()) return print_start("starting", holder, "its ranks have sent no heartbeat yet");
   require(std::filesystem::exists(path), Exit::missing,
-          "{}: no such file; a run that starts writes it to its output folder when its data are read and its memory is planned", path.string());
+          "{}: no such file{}; a run that starts writes it to its output folder when its data are read and its memory is planned", path.string(),
+          runs_near(folder));
   const auto beats = read_heartbeats(path);
   require(!beats.empty(), Exit::data, "{}: contains no readable heartbeat", path.string());
   std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());

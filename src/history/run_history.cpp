@@ -13,6 +13,8 @@
 #include "kernels/base/printable.hpp"
 #include "src/base/input_file.hpp"
 #include "src/base/json.hpp"
+#include "src/base/quantity.hpp"
+#include "src/base/runs_near.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/job/run_lock.hpp"
 #include "src/watch/exit_record.hpp"
@@ -66,7 +68,7 @@ class HistoryReader {
     if (const auto memory = line.find("memory"); memory != line.end() && memory->is_object())
       for (const auto& [category, bytes] : memory->items())
         if (bytes.is_number_integer()) history_.memory.emplace_back(category, bytes.get<Index>());
-    add(RunEvent::Kind::start, number(line, "time"), fmt::format("{} ranks, {}", history_.ranks, history_.grid));
+    add(RunEvent::Kind::start, number(line, "time"), fmt::format("{}, {}", counted(history_.ranks, "rank"), history_.grid));
   }
   void end(const Json& line) {
     if (!running_) return;  // on a hang, every rank that noticed it writes an end line
@@ -216,8 +218,8 @@ RunHistory read_history(const std::filesystem::path& output) {
   history.folder = plain.string();
   history.name = plain.has_filename() ? plain.filename().string() : plain.parent_path().filename().string();
   std::error_code ignored;
-  require(std::filesystem::exists(metrics, ignored), Exit::missing, "{}: there is no metrics.jsonl; pass the output.folder of a run of `train`",
-          history.folder);
+  require(std::filesystem::exists(metrics, ignored), Exit::missing, "{}: there is no metrics.jsonl; pass the output.folder of a run of `train`{}",
+          history.folder, runs_near(history.folder));
   HistoryReader reader(history);
   history.broken_lines = visit_json_lines(metrics, [&](const Json& line) { reader.read(line); });
   require(!history.steps.empty() || history.count(RunEvent::Kind::start) > 0, Exit::data, "{}: contains no start and no step of a run",

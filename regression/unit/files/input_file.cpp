@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "regression/support/mutation.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/base/json.hpp"
+#include "src/base/runs_near.hpp"
 #include "src/history/useful_time.hpp"
 #include "src/train/recent_metrics.hpp"
 
@@ -125,6 +127,20 @@ TEST(input_file, metrics_with_damaged_lines_keep_all_others) {
   }
   EXPECT_TRUE(recent_metrics(folder / "none", 3, 9).losses.empty());
   EXPECT_EQ(useful_time(folder.path(), 1).useful(), 0);
+}
+
+// Messages about a folder name the runs in it, or the run that it belongs to.
+TEST(input_file, message_names_runs_below_and_above) {
+  const Folder folder;
+  const auto outer = folder.path() / "out";
+  for (const char* name : {"b", "a", "other"}) std::filesystem::create_directories(outer / name / "checkpoints" / "step_00000001");
+  EXPECT_EQ(runs_near(outer), "");
+  EXPECT_EQ(runs_near(folder.path() / "missing"), "");
+  for (const char* run : {"b", "a"}) std::ofstream(outer / run / "metrics.jsonl") << "{}\n";
+  EXPECT_EQ(runs_near(outer), "; runs below " + outer.string() + ": " + (outer / "a").string() + ", " + (outer / "b").string());
+  for (const char* inside : {"checkpoints", "checkpoints/", "checkpoints/step_00000001"})
+    EXPECT_EQ(runs_near(outer / "a" / inside), "; the folder of the run is " + (outer / "a").string()) << inside;
+  EXPECT_EQ(runs_near(outer / "other"), "");
 }
 
 }  // namespace
