@@ -11,6 +11,7 @@
 #include "src/base/table.hpp"
 #include "src/base/terminal.hpp"
 #include "src/commands/plan_report.hpp"
+#include "src/commands/policy_report.hpp"
 
 namespace gyr {
 
@@ -68,15 +69,28 @@ std::string price_text(const TrainingCost& cost, int ranks, const Cluster& clust
   return fmt::format("{}: {} at {:.4g} per device hour", hours, money_text(cost.price, cluster), cluster.price(ranks) / ranks);
 }
 
+// Device hours with their price, and energy.
+std::string cost_text(const TrainingCost& cost, int ranks, const Cluster& cluster) {
+  const std::string text = price_text(cost, ranks, cluster);
+  if (cost.joules == 0) return text + "; energy unknown: the cluster file does not set device.watts";
+  return text + fmt::format("; {} for the devices at {:.0f} W each", metric_text(cost.joules / 3600, "Wh"), cluster.watts(ranks) / ranks);
+}
+
 // Steps that read `tokens` with batches of `of_step` tokens, and their time, price and energy.
 std::string training_text(const RunConfig& run, double tokens, double of_step, double rate, int ranks, const Cluster& cluster) {
   const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-  const std::string text =
-      fmt::format("{} days for {} ({:.3g} per parameter) in {} at this rate{}; {}", days_text(run, cluster, cost), metric_text(tokens, " tokens"),
-                  tokens / double(parameter_count(run.model)), counted(Index(std::ceil(tokens / of_step)), "step"), error_bar(run, cluster),
-                  price_text(cost, ranks, cluster));
-  if (cost.joules == 0) return text + "; energy unknown: the cluster file does not set device.watts";
-  return text + fmt::format("; {} for the devices at {:.0f} W each", metric_text(cost.joules / 3600, "Wh"), cluster.watts(ranks) / ranks);
+  return fmt::format("{} days for {} ({:.3g} per parameter) in {} at this rate{}; {}", days_text(run, cluster, cost), metric_text(tokens, " tokens"),
+                     tokens / double(parameter_count(run.model)), counted(Index(std::ceil(tokens / of_step)), "step"), error_bar(run, cluster),
+                     cost_text(cost, ranks, cluster));
+}
+
+// Iterations of policy training that generate `tokens` (0: those of the deck), with all their calls: time, price and energy.
+std::string training_text(const RunConfig& run, double tokens, const IterationTimes& times, int ranks, const Cluster& cluster) {
+  const double of_iteration = double(times.answers.answers() * times.answers.tokens), rate = of_iteration / times.seconds();
+  if (tokens <= 0) tokens = of_iteration * double(run.policy->iterations);
+  const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
+  return fmt::format("{:.4g} days for {} of answers in {} of all calls at this rate; {}", cost.seconds / 86400, metric_text(tokens, " tokens"),
+                     counted(Index(std::ceil(tokens / of_iteration)), "iteration"), cost_text(cost, ranks, cluster));
 }
 
 // Settings that make this part of the memory of a rank smaller. A ZeRO level counts if the run does not use it yet.
@@ -123,7 +137,14 @@ std::string text_if_none_fits(const RunPlan& plan, double usable) {
 PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
     : plans(plan.config, plan.layout),
       step(timeline_of(plans, plan.config, plan.layout, machine.cluster, machine.profile ? &*machine.profile : nullptr)),
-      traffic(link_traffic(plan.ranks, plan.config, plan.layout, machine.cluster, most_blocks)) {}
+      traffic(link_traffic(plan.ranks, plan.config, plan.layout, machine.cluster, most_blocks)) {
+  if (plan.run.policy) iteration = iteration_times(plan.run, plan.layout, {machine.cluster, machine.profile ? &*machine.profile : nullptr});
+}
+
+std::optional<double> bytes_if_fits(const RunPlan& plan, const Cluster& cluster) {
+  const FullestRank fullest = fullest_rank(plan, cluster);
+  return fullest.fits() && offload_fits_hosts(plan, cluster) ? std::optional(fullest.bytes) : std::nullopt;
+}
 
 void require_fits(const RunPlan& plan, const Machine* machine) {
   const RankPlan* rank = &plan.largest_rank();
@@ -265,7 +286,6 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);
-  if (tokens <= 0) tokens = of_step * double(run.train.steps);
   const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : unjudged_bar(run, cluster);
   Facts facts{{"memory", memory_text(plan, cluster)},
               {"step", fmt::format("{}; {}, {} per device;{}", time_text(p.seconds, 4), metric_text(rate, " tokens/s", 4),
@@ -274,6 +294,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
               {"MFU", fmt::format("{:.1f} % of {} per device (counts the causal half of attention, the SSM as a plain recurrence, no recomputation)",
                                   100 * utilisation(run, layout.ranks(), cluster, p.seconds), metric_text(peak / layout.ranks(), "FLOP/s", 4))},
               {"compute", part_text(p.compute, p) + fmt::format(" (stage {}, the slowest)", p.longest)}};
+  if (predicted.iteration) facts.emplace_back("iteration", iteration_text(*predicted.iteration));
   const auto exposed = [&](const char* name, double seconds, const char* what) {
     if (seconds >= 0.0005 * p.seconds) facts.push_back({name, part_text(seconds, p) + ": " + what});  // others are hidden, or do not exist
   };
@@ -284,7 +305,9 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   else exposed("fixed cost", bubble(p), "cost per step of the cluster file (fit.step)");
   if (const std::string text = retrieval_text(plan, p.seconds, machine); !text.empty()) facts.emplace_back("retrieval", text);
   facts.emplace_back(tokens_title, tokens_text(run));
-  facts.emplace_back("training", training_text(run, tokens, of_step, rate, layout.ranks(), cluster));
+  facts.emplace_back("training", predicted.iteration ? training_text(run, tokens, *predicted.iteration, layout.ranks(), cluster)
+                                                     : training_text(run, tokens > 0 ? tokens : of_step * double(run.train.steps), of_step, rate,
+                                                                     layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
   if (const std::string text = defaults_text(cluster); !text.empty()) facts.emplace_back("defaults", text);
   if (const std::string text = without_overlap_text(plan, predicted, machine); !text.empty()) facts.emplace_back("no overlap", text);
@@ -317,6 +340,7 @@ std::string cluster_report(const RunPlan& plan, const PredictedRun& predicted, c
   Table table({{""}, {"", false, 90}});
   for (const auto& [name, value] : prediction_facts(plan, predicted, machine, tokens)) table.row({name, value});
   std::string text = "\n" + prose(source_text(machine)) + "\n" + table.str(false) + prose(not_predicted) + "\n";
+  if (predicted.iteration) text += calls_report(plan.run, *predicted.iteration);
   if (plan.layout.ranks() == 1) return text;
   double largest = 0;
   for (const LinkTraffic::Line& line : predicted.traffic.lines) largest = std::max(largest, line.bytes);

@@ -9,6 +9,7 @@
 #include "src/base/quantity.hpp"
 #include "src/commands/run_plan.hpp"
 #include "src/planner/machine/profile.hpp"
+#include "src/planner/policy/iteration_times.hpp"
 #include "src/planner/predict/link_traffic.hpp"
 #include "src/planner/predict/prediction.hpp"
 
@@ -27,6 +28,7 @@ struct PredictedRun {
   StagePlans plans;
   StepTimeline step;
   LinkTraffic traffic;
+  std::optional<IterationTimes> iteration;  // of policy training
   const Prediction& longest() const { return step.of_rank[std::size_t(step.longest)]; }
 };
 
@@ -76,5 +78,7 @@ std::string cluster_report(const RunPlan&, const PredictedRun&, const Machine&, 
 // Exit::config if a rank needs more memory than its device has, or offloads more than its host has. Names the largest part
 // and the keys that make it smaller. `machine`: null to compare with memory.device_bytes, if it is set.
 void require_fits(const RunPlan&, const Machine* machine);
+// Bytes of the rank that fills its device most; empty if a rank does not fit in its device, or its offloaded bytes in the host.
+std::optional<double> bytes_if_fits(const RunPlan&, const Cluster&);
 
 }  // namespace gyr

@@ -14,6 +14,7 @@
 #include "src/commands/plan_page.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/commands/planned_deck.hpp"
+#include "src/commands/policy_report.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/search_report.hpp"
 #include "src/page/page_file.hpp"
@@ -33,12 +34,29 @@ void write_page(const std::string& name, const std::string& page) {
 
 constexpr std::size_t most_placed = 10;  // layouts that --explain ranks at most to find the place of the deck's own
 
+// Searches for the fastest iteration of policy training and prints the report, or writes a page of the fastest.
+void explain_policy(const PlanArguments& a, const RunConfig& run, int ranks, const Machine& machine) {
+  SearchStatus status;
+  PolicySearchOptions options;
+  options.training.watch = status.watch();
+  if (a.search_seconds > 0) options.training.seconds = a.search_seconds;
+  options.bytes = [&](const RunConfig& found) { return bytes_if_fits(RunPlan(found, ranks), machine.cluster); };
+  const RunConfig here = on_cluster(run, machine.cluster, ranks);
+  const PassMachine of_passes{machine.cluster, machine.profile ? &*machine.profile : nullptr};
+  const PolicySearchResult found = policy_search(here, ranks, of_passes, options);
+  const std::string text = policy_search_report(here, ranks, machine.cluster, found);  // throws if no layout fits
+  if (a.page.empty()) return void(std::printf("%s", text.c_str()));
+  const RunPlan plan(found.best.front().run, ranks);
+  write_page(a.page, plan_page(plan, PredictedRun(plan, machine), machine, a.tokens));
+}
+
 // Searches for the fastest layout and prints the report. With --html, writes a page with the plan of that layout
 // instead.
 void explain(const PlanArguments& a, const RunConfig& run, int ranks, const std::optional<Machine>& machine) {
   require(machine.has_value(), Exit::usage,
           "--explain searches for the fastest layout on a machine; name its description with --cluster: "
           "input/clusters/ has some, and mpiexec -n N gyrfalcon probe --out FILE measures this one");
+  if (run.policy) return explain_policy(a, run, ranks, *machine);
   SearchOptions options;
   options.place_within = most_placed;
   if (a.search_seconds > 0) options.seconds = a.search_seconds;
@@ -131,7 +149,7 @@ int plan(const PlanArguments& given) {
           return;
         }
         require(
-            asked.models.empty() || !(a.explain || a.longest), Exit::usage,
+            asked.models.empty() || !((a.explain && !asked.policy) || a.longest), Exit::usage,
             "--explain and --longest plan the trained model alone, without models.{}; leave these options out: plan then checks the layout of the "
             "deck, which parallel.* and models.{}.* set",
             asked.models.empty() ? "" : asked.models[0].name, asked.models.empty() ? "" : asked.models[0].name);
@@ -159,7 +177,7 @@ int plan(const PlanArguments& given) {
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
         if (!deck.notes.empty()) std::printf("%s\n\n", prose(deck.notes).c_str());
-        if (a.page.empty() && machine && asked.models.empty()) std::printf("%s", hint_of_layout(a, *machine, ranks).c_str());
+        if (a.page.empty() && machine && (asked.models.empty() || asked.policy)) std::printf("%s", hint_of_layout(a, *machine, ranks).c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         if (!a.page.empty()) write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
         print_models_without_weights(asked), print_refusal_of_data(asked);
@@ -180,12 +198,14 @@ void add_plan(Command& app, Action& action) {
   command->add_option("--profile", a->profile, "Kernel times on that cluster, measured by gyrfalcon profile DECK --out FILE")->needs(cluster);
   command
       ->add_option("--tokens", a->tokens,
-                   "With --cluster: tokens of the whole training run, as in 300B or 1T, for its days and energy; default: those of the deck's steps")
+                   "With --cluster: tokens of the whole training run, as in 300B or 1T, for its days and energy (policy training: of the answers); "
+                   "default: those of the deck's steps")
       ->needs(cluster)
       ->between(1, 1e18);
   command->add_flag("--explain", a->explain,
                     "Instead, search for the fastest layout of --ranks ranks on --cluster: print the ten fastest, the place of the "
-                    "deck's own, why each is slower than the first, and why the others were rejected");
+                    "deck's own, why each is slower than the first, and why the others were rejected. Policy training: the fastest pairs of a "
+                    "layout of training and one of generation");
   Option* limit =
       command
           ->add_option(

@@ -196,18 +196,20 @@ std::string further_text(const FurtherPlan& f) {
   const PlacedModel& placed = f.placed;
   return fmt::format(
       "{}, {} on rank{} {} = {}; up to {} of weights on a rank; {} the step with up to {} on a rank; its scores are {} on every rank; "
-      "predicted step times do not include this model",
+      "predicted step times do not include this model{}",
       metric_text(double(parameter_count(placed.run.model)), "parameters"), placed.run.train.precision, placed.mesh.size() > 1 ? "s" : "",
       placed.mesh.text(), placed.layout.text(), size_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_weights)->capacity.weights),
       placed.use.trained ? "is trained with" : "scores", flop_text(std::max_element(f.ranks.begin(), f.ranks.end(), by_flops)->flops),
-      bytes_text(double(placed.run.largest_batch() * scores_per_sample(placed)) * sizeof(double)));
+      bytes_text(double(placed.run.largest_batch() * scores_per_sample(placed)) * sizeof(double)),
+      placed.run.policy ? ", those of an iteration do" : "");
 }
 
 // Answers, and the moves of the weights to ranks that generate with a copy of them.
 std::string generation_text(const RunPlan& plan) {
   const PolicyConfig& c = *plan.run.policy;
-  std::string text = fmt::format("{} x {} of up to {} per iteration of {}; predicted times leave it out", counted(c.prompts, "prompt"),
-                                 counted(c.group, "answer"), counted(c.max_new_tokens, "token"), counted(c.steps_of_iteration(), "step"));
+  std::string text = fmt::format("{} x {} of up to {} per iteration of {}; predicted step times do not include it, those of an iteration do",
+                                 counted(c.prompts, "prompt"), counted(c.group, "answer"), counted(c.max_new_tokens, "token"),
+                                 counted(c.steps_of_iteration(), "step"));
   const GenerationPlace& place = *plan.generation;
   if (place.borrows) return text;
   if (const GeneratorBytes alone = plan.generator(); alone.weights > 0)
@@ -344,10 +346,13 @@ std::string rates_text(const RunConfig& run) {
 }  // namespace
 
 std::string tokens_text(const RunConfig& run) {
+  if (const auto& c = run.policy)
+    return fmt::format("up to {} of answers in {} of {}", metric_text(double(c->iterations * c->rollouts() * c->max_new_tokens), ""),
+                       counted(c->iterations, "iteration"), counted(c->steps_of_iteration(), "step"));
   const double tokens = double(samples_of(run)) * double(run.train.seq_length);
   const std::string text = fmt::format("{} in {}, {:.3g} per parameter", metric_text(tokens, ""), counted(run.train.steps, "step"),
                                        tokens / double(parameter_count(run.model)));
-  if (run.data.prefixes.empty() || run.policy) return text;
+  if (run.data.prefixes.empty()) return text;
   const auto epochs = epochs_of(run);
   if (!epochs) return text + "; data.prefixes cannot be read yet";
   return text + fmt::format(", {:.3g} epochs of {} training tokens", *epochs, metric_text(*epochs > 0 ? tokens / *epochs : 0, ""));

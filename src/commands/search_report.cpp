@@ -162,12 +162,15 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult& result)
   return rows;
 }
 
-SearchResult search_with_progress(const RunConfig& run, int ranks, const Machine& machine, SearchOptions options) {
-  constexpr double seconds_between_lines = 5;  // if standard error is no terminal
-  StatusLine line(stderr, seconds_between_lines);
-  options.watch = [&](const SearchProgress& p) {
-    if (line.due()) line.show(progress_text(p, line.seconds()));
+SearchWatch SearchStatus::watch() {
+  return [this](const SearchProgress& p) {
+    if (line_.due()) line_.show(progress_text(p, line_.seconds()));
   };
+}
+
+SearchResult search_with_progress(const RunConfig& run, int ranks, const Machine& machine, SearchOptions options) {
+  SearchStatus status;
+  options.watch = status.watch();
   return search(run, ranks, machine.cluster, machine.profile ? &*machine.profile : nullptr, options);
 }
 
@@ -257,8 +260,6 @@ std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster
   if (cluster.device.reserve > 0)
     text += fmt::format("Reserve: {:g} GiB of each device remain free for CUDA context, NCCL and cuBLAS; {} less\n",
                         cluster.device.reserve / double(1 << 30), counted(Index(result.by_reserve), "layout leaves", "layouts leave"));
-  if (run.policy)
-    text += "Generation: the search leaves out its time, its memory, and layouts with which no text can be generated; plan DECK checks one layout\n";
   const RunConfig first = with(on_cluster(run, cluster, ranks), best);
   return text +
          fmt::format("Accuracy: {}\nSave of a checkpoint: {}\n", error_text(run, ranks, cluster), save_text(first, layout_of(first, ranks), cluster));

@@ -8,8 +8,19 @@
 #include "src/commands/cluster_report.hpp"
 #include "src/config/run_config.hpp"
 #include "src/planner/search/search.hpp"
+#include "src/report/transfer.hpp"
 
 namespace gyr {
+
+// Shows the progress of searches on standard error.
+class SearchStatus {
+ public:
+  SearchWatch watch();  // valid as long as this object
+
+ private:
+  static constexpr double seconds_between_lines = 5;  // if standard error is no terminal
+  StatusLine line_{stderr, seconds_between_lines};
+};
 
 // Searches for the fastest layouts on a machine and shows the progress on standard error. options.watch is replaced.
 SearchResult search_with_progress(const RunConfig&, int ranks, const Machine&, SearchOptions);

@@ -139,6 +139,24 @@ void read_generate(Section& s, PolicyConfig& c) {
       s.get("end_tokens", std::vector<Index>{}, "token ids that end an answer; empty: those of data.tokenizer's model").at_least(0).value();
 }
 
+void read_plan(Section& s, PolicyAssumptions& plan) {
+  plan.prompt_tokens = s.get("prompt_tokens", 0, "mean tokens of a prompt; 0: those of the data, or if it cannot be read all that fit a window")
+                           .unit("tokens")
+                           .at_least(0)
+                           .at_most(longest)
+                           .effect(Effect::none);
+  plan.answer_tokens = s.get("answer_tokens", 0, "mean tokens of an answer; 0: generate.max_new_tokens")
+                           .unit("tokens")
+                           .at_least(0)
+                           .at_most(longest)
+                           .effect(Effect::none);
+  plan.reward_seconds = s.get("reward_seconds", 0.0, "time that all rules of an iteration take besides reward models")
+                            .unit("s")
+                            .at_least(0)
+                            .finite()
+                            .effect(Effect::none);
+}
+
 void check(Section& rl, const PolicyConfig& c) {
   const bool compares = c.advantage.algorithm != PolicyAlgorithm::reinforce && !c.has_critic();
   require(!compares || c.group > 1, Exit::config,
@@ -184,6 +202,8 @@ void check(Section& rl, const PolicyConfig& c) {
     require(std::find(names.begin(), names.end(), name) == names.end(), Exit::config,
             "rl.rewards: models.{} is the {}, and no reward model; name another model", name,
             name == std::string("critic") ? "critic of ppo" : "reference of the KL divergence");
+  require(c.plan.answer_tokens <= c.max_new_tokens, Exit::config, "{}: answers have at most {} tokens (generate.max_new_tokens)",
+          rl.settings_text({"plan.answer_tokens"}), c.max_new_tokens);
   require(!c.rewards.empty(), Exit::config,
           "rl.rewards is empty: nothing would be learnt; name at least one, such as rewards: {{answer: {{type: exact, field: target}}}}");
 }
@@ -203,6 +223,7 @@ PolicyConfig read_policy(Section& rl, bool trains) {
   read_correction(rl.section("correction", "correction of a difference between generation and training"), c.correction, c.staleness);
   read_critic(rl.section("critic", "training of the critic (models.critic)"), c);
   read_generate(rl.section("generate", "generation of the answers"), c);
+  read_plan(rl.section("plan", "assumptions of the times that gyrfalcon plan --cluster predicts"), c.plan);
   c.rewards = read_rewards(rl.section("rewards", "rules that reward an answer, by name"));
   c.loss.reads_reference = c.reads_reference(), c.loss.has_critic = c.has_critic();
   for (const RewardConfig& reward : c.rewards)

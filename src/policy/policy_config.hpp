@@ -33,6 +33,12 @@ struct GenerationLayout {
   bool own() const { return ranks != "all" || pipeline > 0 || tensor > 0 || !precision.empty(); }
 };
 
+// Assumptions of predicted times (gyrfalcon plan --cluster) about the texts and the rules. A run does not read them.
+struct PolicyAssumptions {
+  Index prompt_tokens = 0, answer_tokens = 0;  // means; 0: of the data, and rl.generate.max_new_tokens
+  double reward_seconds = 0;                   // of all rules of an iteration, without reward models
+};
+
 struct PolicyConfig {
   Index iterations = 0, prompts = 0, group = 0, epochs = 1, minibatches = 1;
   std::uint64_t seed = 1;
@@ -56,6 +62,7 @@ struct PolicyConfig {
   bool exact = false;
   std::vector<Index> end_tokens;
   GenerationLayout generation;
+  PolicyAssumptions plan;
   std::vector<RewardConfig> rewards;
 
   Index rollouts() const { return prompts * group; }  // of an iteration

@@ -53,9 +53,14 @@ Index Generator::working_bytes(ModelState& trained, Grid& grid, const GeneratorC
 }
 
 GeneratorBytes Generator::bytes_of(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits) {
-  const Generator dry(config, dtype, grid, limits, nullptr, Lengths::all);
-  return {dry.weights_->high_water(), dry.working_bytes().sum()};
+  return Generator(config, dtype, grid, limits, nullptr, Lengths::all).dry_bytes();
 }
+
+std::unique_ptr<Generator> Generator::dry_run(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits) {
+  return std::unique_ptr<Generator>(new Generator(config, dtype, grid, limits, nullptr, Lengths::none));
+}
+
+GeneratorBytes Generator::dry_bytes() const { return {weights_->high_water(), working_bytes().sum()}; }
 
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits, ModelState* trained, Lengths lengths)
     : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), limits_(limits), retrieval_(dry_retrieval(config.retrieval)),
@@ -65,7 +70,7 @@ Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const G
   device_ = std::make_unique<Device>(true, 0);
   stage_->make_slots({{1, 0}}, true);
   make_state(Arena::dry_run(Memory::activations));
-  rehearse_all(lengths);
+  if (lengths != Lengths::none) rehearse_all(lengths);
 }
 
 Generator::Generator(std::unique_ptr<Generator> rehearsal, const Arena* working)

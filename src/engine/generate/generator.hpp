@@ -46,6 +46,9 @@ class Generator {
   static Index working_bytes(ModelState& trained, Grid&, const GeneratorCapacity&);
   // Bytes of a generator with weights of its own.
   static GeneratorBytes bytes_of(const ModelConfig&, DType, Grid&, const GeneratorCapacity&);
+  // A generator that computes nothing: its device counts the launches of a pass, and the dry grid its traffic.
+  static std::unique_ptr<Generator> dry_run(const ModelConfig&, DType, Grid&, const GeneratorCapacity&);
+  GeneratorBytes dry_bytes() const;  // of a dry run: what its passes have needed so far
 
   Stage& stage() { return *stage_; }
   Grid& grid() { return grid_; }
@@ -86,8 +89,8 @@ class Generator {
   Index bytes() const;
 
  private:
-  // Prompt lengths that a dry run measures at the start.
-  enum class Lengths { some, all };
+  // Prompt lengths that a dry run measures at the start; none: no pass at all.
+  enum class Lengths { none, some, all };
   // A generator in a dry run.
   Generator(const ModelConfig&, DType, Grid&, const GeneratorCapacity&, ModelState* trained, Lengths);
   // One with memory of the size that the dry run has measured.
