@@ -20,7 +20,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-questions demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## build the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -45,6 +45,9 @@ demo-policy: build ## demonstration: a model with random weights learns from rew
 
 demo-retro: build ## demonstration: models with retrieval predict digits that only the documents of a database contain; STEPS=1200, FACTS=4000
 	@jobscripts/demo-retro.sh
+
+demo-retro-fit: build ## demonstration: layers R that are added to a trained model find digits in a database, and leave its other text as it was; STEPS=1200
+	@PARTS=fit OUT=$${OUT:-out/retro-fit} PATTERNS=$${PATTERNS:-'R*-*-*-R;RPPR'} jobscripts/demo-retro.sh
 
 demo-retro-questions: build ## demonstration: a model answers questions without retrieval, with neighbours and with a passage in the prompt (RETRO++); STEPS=2400, FACTS=4000
 	@PARTS=questions STEPS=$${STEPS:-2400} OUT=$${OUT:-out/retro-questions} PATTERNS=$${PATTERNS:-'*-*R-*R-'} jobscripts/demo-retro.sh

@@ -9,13 +9,15 @@
 #   twin        a model without layers R
 # Further parts:
 #   questions   a model answers questions greedily: without retrieval, with neighbours, and with a passage in the prompt (RETRO++)
+#   fit         layers R are added to a trained model, and only they and their encoder are trained
 #   ranks       the training in fp64 on one rank, and on 2 x 2 x 2 ranks (pipeline, context, tensor): equal losses
 # Environment:
-#   PARTS     parts that run (planted): planted, with the three losses above, questions, ranks
+#   PARTS     parts that run (planted): planted, with the three losses above, questions, fit, ranks
 #   NP        number of MPI ranks (2)            STEPS   training steps (default: those of the deck)
 #   FACTS     facts of training texts (4000)     TESTS   facts of test texts (400)
 #   PATTERNS  values of model.pattern, separated by semicolons (*-*R-*R-;PRPR;M-RM-R)
 #   FOUND     largest loss with neighbours (0.1 nats per digit)
+#   FITTED    the same for layers R that are added to a trained model (0.3)
 #   UNKNOWN   smallest loss of the controls (2.25 nats per digit)
 #   ARGS      deck overrides                     OUT     output folder            BUILD   build folder
 # Exit codes: 0 success, 1 a figure is beyond its limit, 64 unknown part, or those of gyrfalcon.
@@ -24,7 +26,7 @@ shopt -s inherit_errexit
 set -f
 cd "$(dirname "$0")/.."
 PARTS=${PARTS:-planted}
-NP=${NP:-2} STEPS=${STEPS:-} FACTS=${FACTS:-4000} TESTS=${TESTS:-400} FOUND=${FOUND:-0.1} UNKNOWN=${UNKNOWN:-2.25} ARGS=${ARGS:-}
+NP=${NP:-2} STEPS=${STEPS:-} FACTS=${FACTS:-4000} TESTS=${TESTS:-400} FOUND=${FOUND:-0.1} FITTED=${FITTED:-0.3} UNKNOWN=${UNKNOWN:-2.25} ARGS=${ARGS:-}
 PATTERNS=${PATTERNS:-*-*R-*R-;PRPR;M-RM-R} OUT=${OUT:-out/retro} BUILD=${BUILD:-build/release}
 gyrfalcon=$BUILD/bin/gyrfalcon deck=input/retrieval.yaml
 read -r -a launcher <<< "$(jobscripts/launcher.sh "$gyrfalcon")"
@@ -34,6 +36,7 @@ say() { printf '\n== %s\n' "$*"; }
 # texts FORM: prints the fact of each document, in which every word is one token. The first 16 tokens end with "is", and the digits
 # are in the next 16. All texts have the same names and codes in the same order, and their own filler.
 #   plain     the document of the database
+#   other     63 words of filler, without a fact
 #   asked     JSON conversation in which the digits are the answers
 #   question  JSON conversation whose answer has the digits and the words between them
 #   given     the same, with words of filler, the document and an empty line before the question: 96 tokens
@@ -71,6 +74,7 @@ texts() {
         document = filler("plain") " the code of" name " is" code
         question = filler("asked") " the code of" name " is"
         if (form == "plain") print document
+        if (form == "other") print around(63)
         if (form == "asked") {
           printf "{\"messages\": [{\"role\": \"%s\", \"content\": \"\"}", question
           for (i = 1; i <= 8; ++i) printf ", {\"role\": \"\", \"content\": \" %d\"}, {\"role\": \" %s\", \"content\": \"\"}", digit[i], after[i]
@@ -177,6 +181,38 @@ questions() {
   done
 }
 
+# The decoder is trained on texts whose digits it cannot know, and on other text. Without R at both ends, R finds the digits of a neighbour, but
+# not their places: rows of the embedding say which digit comes next, and rows after the last block write it.
+fit() {
+  local base=$OUT/base other
+  say "layers R added to a trained model: loss on the digits (at most $FITTED) and on other text (changed by at most 0.001), in nats per token"
+  part_of asked_test asked $((FACTS + 1)) '$'; build asked_test
+  for other in "other_train 1 $((FACTS / 2))" "other_test $((FACTS + 1)) \$"; do
+    read -r -a part <<< "$other"
+    texts other | sed -n "${part[1]},${part[2]}p" > "$OUT/texts/${part[0]}.txt"
+    run data build "$OUT/texts/${part[0]}.txt" "$OUT/texts/${part[0]}" --tokenizer "$OUT/tokenizer.json" --documents line --overwrite > /dev/null
+  done
+  for other in asked_test other_test; do
+    readarray -t read_alone < <(settings 1 "$other")
+    query "${read_alone[@]}" train.eval_every=0
+  done
+  readarray -t mixture < <(settings "$FACTS,$TESTS,0" asked other_train)
+  printf '%-12s %10s %10s %12s %10s %9s\n' pattern digits 'with R' 'other text' 'with R' seconds
+  for pattern in "${patterns[@]}"; do
+    SECONDS=0
+    learn base "${mixture[@]}" 'data.weights=[4,1]' "model.pattern=${pattern//R/}" > /dev/null
+    rm -rf "$base"; mv "$OUT/run" "$base"
+    frozen='"model.embed_tokens.*","model.final_layernorm.*"'
+    for ((layer = 0; layer < ${#pattern}; ++layer)); do [[ ${pattern:layer:1} == R ]] || frozen+=",\"model.layers.$layer.*\""; done
+    learn fitted "${data[@]}" "model.pattern=$pattern" "optimizer.frozen=[$frozen]" --init-from "$base" > /dev/null
+    digits=$(loss "$base" --data "$OUT/texts/asked_test") found=$(loss "$OUT/run" --data "$OUT/texts/asked_test")
+    before=$(loss "$base" --data "$OUT/texts/other_test") after=$(loss "$OUT/run" --data "$OUT/texts/other_test")
+    printf '%-12s %10s %10s %12s %10s %9s\n' "$pattern" "$digits" "$found" "$before" "$after" "$SECONDS"
+    holds 'digits >= least && found <= most && (before - after)^2 <= 1e-6' "digits=$digits" "found=$found" "before=$before" "after=$after" \
+      "most=$FITTED" "least=$UNKNOWN" || failed=1
+  done
+}
+
 ranks() {
   say "the training in fp64 on one rank, and on 2 x 2 x 2 ranks (pipeline, context, tensor): loss of the last step"
   printf '%-12s %20s %20s %9s\n' pattern 'one rank' '8 ranks' seconds
@@ -197,8 +233,9 @@ for part in $PARTS; do
   case $part in
     planted) planted ;;
     questions) questions ;;
+    fit) fit ;;
     ranks) ranks ;;
-    *) echo "PARTS=$PARTS: $part is no part; give some of planted, questions, ranks" >&2; exit 64 ;;
+    *) echo "PARTS=$PARTS: $part is no part; give some of planted, questions, fit, ranks" >&2; exit 64 ;;
   esac
 done
 ((!failed)) || echo "a figure is beyond its limit" >&2
