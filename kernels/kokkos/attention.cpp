@@ -91,7 +91,8 @@ struct Tiling {
   template <class A>
   KOKKOS_INLINE_FUNCTION void drop(const Dropout& dropout, const Stack& s, Index r, Index j, const View& seen, A* x) const {
     const Index query = mask.first_query + s.first_query + r % s.queries, key = mask.first_key + j + seen.first;
-    drop_columns(dropout, dropout.at(*dropout.now), mask.first_sequence + s.sequence, s.head(r), query, key, seen.last - seen.first, x + seen.first);
+    const Draws draws = dropout.of(dropout.at(*dropout.now), mask.first_sequence + s.sequence);
+    drop_columns(dropout, draws, s.head(r), query, key, seen.last - seen.first, x + seen.first);
   }
 
   // Stack of a piece (a sequence and key/value head) whose first query is query i.

@@ -18,12 +18,12 @@ void drop(Device& dev, const Dropout& dropout, const TokenPlaces& places, Index 
         const T* const from = x.data() + r * columns;
         T* const to = y.data() + r * columns;
         const Index sequence = places.sequence(first_row + r), token = places.token(first_row + r);
-        const Draws draws = dropout.at(*dropout.now);
+        const Draws draws = dropout.of(dropout.at(*dropout.now), sequence);
         for (Index first = 0; first < columns; first += width) {
           const Index n = least(width, columns - first);
           A part[width];
           for (Index c = 0; c < n; ++c) part[c] = A(from[first + c]);
-          drop_columns(dropout, draws, sequence, 0, token, first, n, part);
+          drop_columns(dropout, draws, 0, token, first, n, part);
           for (Index c = 0; c < n; ++c) to[first + c] = T(part[c]);
         }
       });

@@ -6,14 +6,15 @@
 
 namespace gyr::backend {
 
-// Applies dropout to x[c], c < n, which is element first + c of a row: x[c] becomes zero or is multiplied by d.kept.
+// Applies dropout to x[c], c < n, which is element first + c of a row: x[c] becomes zero or is multiplied by d.kept. draws: those
+// of the row's sequence.
 template <class A>
-KOKKOS_INLINE_FUNCTION void drop_columns(const Dropout& d, const Draws& draws, Index sequence, Index head, Index row, Index first, Index n, A* x) {
+KOKKOS_INLINE_FUNCTION void drop_columns(const Dropout& d, const Draws& draws, Index head, Index row, Index first, Index n, A* x) {
   constexpr Index lanes = 16, width = 4 * lanes;
   const A kept = A(d.kept);
   for (Index block = first / 4; 4 * block < first + n; block += lanes) {
     std::uint32_t at[4][lanes], words[width];
-    const PhiloxWords counter = d.counter(draws, sequence, head, row, block);
+    const PhiloxWords counter = d.counter(draws, head, row, block);
     for (Index i = 0; i < lanes; ++i)
       at[0][i] = counter.at[0] + std::uint32_t(i), at[1][i] = counter.at[1], at[2][i] = counter.at[2], at[3][i] = counter.at[3];
     PhiloxKey key = draws.key;

@@ -230,7 +230,7 @@ void CrossAttention<T>::for_neighbours(const Pass& a, const Attend& attend_to) c
       ensure(a.source->stream.rows == of_text.rows(), "{} rows of the text are no {} chunks of {}", a.source->stream.rows, chunks, m);
       of_text.each([&](Index chunk, Index count, Index length, Index row) {
         const Index first = n * read + chunk * r;
-        const Mask seen{false, 0, 0, a.sequences.visible_encoder_range.of_rows(first, count * r)};
+        const Mask seen{false, 0, 0, a.sequences.visible_encoder_range.of_rows(first, count * r), 0, n * chunks + chunk};
         attend_to(shape(count, r, length), seen, first, count * r, row, count * length, Carry::fresh);
       });
     } else {

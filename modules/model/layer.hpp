@@ -134,6 +134,8 @@ ModelConfig config_of_layer(const ModelConfig&, Index layer);
 // Layers from the first to the last one that reads neighbours (layers R); empty: none does.
 Span retrieval_layers(const ModelConfig&);
 inline bool reads_neighbours(const ModelConfig& c) { return retrieval_layers(c).size() > 0; }
+// True if a training step draws dropout masks, in the model or in its encoder of neighbours.
+inline bool draws_dropout(const ModelConfig& c) { return c.dropout.any() || (reads_neighbours(c) && c.retrieval.dropout > 0); }
 // True if a layer has FLOPs and weights that later layers of its type have not (LayerTraits::flops_of_first).
 bool is_larger_first(const ModelConfig&, Index layer);
 // Forward flops of a layer per token of the text.

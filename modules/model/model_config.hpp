@@ -134,13 +134,14 @@ struct MoeConfig {
 struct RetrievalConfig {
   Index chunk = 64, neighbours = 2;  // m: tokens of a chunk; k: neighbours of each chunk
   std::string encoder = "*X-*-";     // layers of the encoder of neighbours; X attends to the chunk
+  double dropout = 0.1;              // in the encoder: of attention weights, and of what layers add to the stream
 
   Index neighbour_length() const { return 2 * chunk; }  // r: tokens of a neighbour: a chunk of the database and its continuation
   // Tokens of all neighbours of a text.
   Index source_length(Index tokens) const { return tokens / chunk * neighbours * neighbour_length(); }
 };
 
-// Dropout probabilities in training, see kernels/ops/dropout.hpp.
+// Dropout probabilities of the model in training, see kernels/ops/dropout.hpp.
 struct DropoutConfig {
   // Dropout of the embedding output, of what branches add to the residual stream, of attention weights, and of a classifier's input.
   double embedding = 0, residual = 0, attention = 0, head = 0;

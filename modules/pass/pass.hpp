@@ -78,7 +78,10 @@ struct Pass {
 
   // Dropout at a named place in the model; none outside of training.
   Dropout dropout(const std::string& place, double p) const {
-    return drawn && p > 0 ? dropout_at(drawn->seed, place, p, drawn->now.data()) : Dropout();
+    if (!drawn || p <= 0) return {};
+    Dropout dropout = dropout_at(drawn->seed, place, p, drawn->now.data());
+    dropout.numbers = sequences.numbers;
+    return dropout;
   }
   // y = dropout of x, for rows of the residual stream; y may be x.
   template <class S>

@@ -34,8 +34,9 @@ struct SequenceLayout {
   Index first_sequence = 0;         // with a state store: sequence b uses its entry first_sequence + b
   std::vector<Index> past = {};     // (batch) tokens already in the KV cache; empty: none
   SequenceOrder order = SequenceOrder::contiguous;
-  Index ranks = 1, rank = 0;  // context-parallel ranks that share each sequence, and this rank's index
-  Index full_tokens = 0;      // tokens of a sequence on all ranks, without padding; 0: sequences are not shared
+  Index ranks = 1, rank = 0;     // context-parallel ranks that share each sequence, and this rank's index
+  SequenceNumbers numbers = {};  // numbers of the sequences in the run, by which dropout is drawn
+  Index full_tokens = 0;         // tokens of a sequence on all ranks, without padding; 0: sequences are not shared
   ContextMode mode = ContextMode::ring;
   Tensor1<const std::int32_t> positions = {};  // (rows) position of each row in its sequence or document, in device memory
   Documents documents = {};                    // document positions of the rows; empty: no sequence has packed documents

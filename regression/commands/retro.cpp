@@ -338,7 +338,8 @@ TEST(retro, projects_of_megatron_are_refused_by_name) {
   fs::create_directory(project);
   put_contents(project / "config.json", "{\"retro_project_dir\": \"/data\", \"retro_gpt_chunk_length\": 64}");
   for (const char* command : {"index", "inspect", "check"})
-    expect_refused({"retro", command, project}, Exit::data, "is a key of Megatron-LM, whose projects are not read: make one of the same token files");
+    expect_refused({"retro", command, project}, Exit::data,
+                   "is a key of Megatron-LM, whose projects only `gyrfalcon train` reads, with retro.neighbors");
 }
 
 }  // namespace gyr::testing::retro_suite

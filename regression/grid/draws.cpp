@@ -354,7 +354,7 @@ Draw with_retrieval(Draw d, Choice& choice) {
   if (m.norm_placement == NormPlacement::after) m.norm_placement = NormPlacement::before;
   for (Index i = choice.between(1, 3); i > 0; --i) m.pattern[std::size_t(choice.below(m.layers()))] = 'R';
   const char* const encoders[] = {"*X-*-", "X", "X-*", "*X-X"};
-  m.retrieval = {choice.between(1, 4), choice.between(1, 3), encoders[choice.below(4)]};
+  m.retrieval = {choice.between(1, 4), choice.between(1, 3), encoders[choice.below(4)], choice.below(2) * 0.3};
   d.padded = choice.below(2) == 0;
   if (m.positions > 0) m.positions = 64;
   const Index unit = m.retrieval.chunk * d.context * (d.context > 1 && d.tokens == SequenceOrder::zigzag ? 2 : 1);

@@ -58,12 +58,14 @@ std::vector<Layout> layouts_with_context() {
 
 struct Variant {
   const char *pattern, *encoder;
+  double dropout = 0;  // of the encoder
   bool recomputed = false, zero_bubble = false, tied = false;
   Index chunks = 3, batch = 1;  // chunks of a sequence, and sequences of a micro-batch
 };
 
 EngineConfig config_of(const Variant& v, const Layout& layout) {
   ModelConfig m = retrieval_model(v.pattern, 3, 2, v.encoder);
+  m.retrieval.dropout = v.dropout;
   m.attention.num_heads = 4, m.attention.num_kv_heads = 2, m.attention.head_dim = 4, m.attention.bias = true;
   m.mamba.num_heads = 8, m.mamba.num_groups = 2, m.mamba.head_dim = 2;
   m.mlp.intermediate_size = 24, m.tie_word_embeddings = v.tied;
@@ -109,18 +111,19 @@ void expect_gradients_of_one_rank(const std::vector<Variant>& variants, const st
 }
 
 TEST(retrieval, gradients_equal_those_of_one_rank) {
-  expect_gradients_of_one_rank({{"*R-R", "*X-*-"}, {"PRMR", "X-*", true}, {"R*-R", "*X-", true, true, true}, {"P*R-", "*X-X-", false, true}},
-                               layouts());
+  expect_gradients_of_one_rank(
+      {{"*R-R", "*X-*-", 0.3}, {"PRMR", "X-*", 0, true}, {"R*-R", "*X-", 0, true, true, true}, {"P*R-", "*X-X-", 0.3, false, true}}, layouts());
 }
 
 // Blocks of one chunk and of several chunks. Rows at the begin of a block read neighbours that another rank has encoded.
 TEST(retrieval, context_parallel_gradients_equal_one_rank) {
-  expect_gradients_of_one_rank({{"*R-R", "*X-*-", false, false, false, 8, 2}, {"PRMR", "X-*", true, false, false, 16, 1}}, layouts_with_context());
+  expect_gradients_of_one_rank({{"*R-R", "*X-*-", 0.3, false, false, false, 8, 2}, {"PRMR", "X-*", 0.3, true, false, false, 16, 1}},
+                               layouts_with_context());
 }
 
 // Traffic of a full step with its update, by communicator and operation.
 TEST(retrieval, traffic_and_flops_equal_the_plan) {
-  const Variant v{"PR*R", "*X-*-", false, false, false, 8};
+  const Variant v{"PR*R", "*X-*-", 0.3, false, false, false, 8};
   const std::uint64_t seed = seed_of_run();
   std::vector<Layout> all = layouts();
   for (const Layout& layout : layouts_with_context()) all.push_back(layout);

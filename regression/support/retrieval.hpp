@@ -12,7 +12,7 @@ namespace gyr::testing {
 
 inline ModelConfig retrieval_model(const std::string& pattern, Index chunk, Index neighbours, const std::string& encoder) {
   ModelConfig m = named("T2").model;
-  m.pattern = pattern, m.retrieval = {chunk, neighbours, encoder};
+  m.pattern = pattern, m.retrieval = {chunk, neighbours, encoder, 0};
   return m;
 }
 

@@ -118,7 +118,7 @@ SampleCompletion neighbours_for(const EvalArguments& a, RunConfig run, Index seq
   // Windows are read in the order of the tokens, whatever the samples of the training were.
   run.data.order = "shuffled", run.data.weights.clear();
   if (!a.prefixes.empty()) run.data.prefixes = a.prefixes, run.data.split = "1";
-  if (!a.retrieval.empty()) run.retro.project = a.retrieval;
+  if (!a.retrieval.empty()) run.retro.project = a.retrieval, run.retro.neighbours.clear();
   if (a.shuffle >= 0) run.retro.shuffle = a.shuffle;
   run.train.seq_length = seq_length;
   settings["retrieval"] = {{"project", run.retro.project}, {"shuffle", run.retro.shuffle}};

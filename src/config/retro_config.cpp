@@ -24,6 +24,20 @@ RetroConfig read_retro(Section& s) {
           .one_of({"pattern", "auto"})
           .effect(Effect::function);
   if (layers == "auto") c.layers = RetrievalPlaces::published;
+  c.neighbours = s.get("neighbors", std::string(),
+                       "folder with the neighbours of the training samples in a project of Megatron-LM, PROJECT/query/FOLDER, for data.order = "
+                       "megatron; empty: the neighbours that gyrfalcon retro query found for the run")
+                     .value();
+  const std::string continuation =
+      s.get("continuation", std::string("document"),
+            "tokens of a neighbour after its chunk: those of the next chunk of the same document, or of the next chunk of the database, "
+            "whatever its document, the last chunk standing for a missing neighbour (database; as in Megatron-LM)")
+          .one_of({"document", "database"});
+  const std::string padding = s.get("padding", std::string("unseen"),
+                                    "end of chunks that are not full: masked (unseen), or end tokens that are attended to (seen; as in Megatron-LM)")
+                                  .one_of({"unseen", "seen"});
+  if (continuation == "database") c.continuation = Continuation::database;
+  if (padding == "seen") c.padding = NeighbourPadding::seen;
   return c;
 }
 

@@ -14,10 +14,18 @@ struct RunConfig;
 // Places of layers R: where model.pattern has them, or the published ones (place_retrieval).
 enum class RetrievalPlaces { pattern, published };
 
+// Tokens of a neighbour after its chunk: those of the next chunk of the same document, or of the next one in the database.
+enum class Continuation { document, database };
+// Padding of chunks that are not full: masked, or end tokens that are attended to.
+enum class NeighbourPadding { unseen, seen };
+
 struct RetroConfig {
   std::string project;  // folder of the retrieval project; empty: none
   Index shuffle = 0;    // seed by which every chunk gets the neighbours of another one, as a control; 0: its own neighbours
   RetrievalPlaces layers = RetrievalPlaces::pattern;
+  std::string neighbours;  // folder of the neighbours in a project of Megatron-LM; empty: those that retro query found
+  Continuation continuation = Continuation::document;
+  NeighbourPadding padding = NeighbourPadding::unseen;
 };
 
 RetroConfig read_retro(Section&);

@@ -161,6 +161,19 @@ Index TableReader::rows_of(const std::string& table, Element element, Index colu
   return Index(extents[0]);
 }
 
+Index TableReader::columns(const std::string& table) const {
+  const LibraryLock lock;
+  const Handle dataset = opened(table);
+  const Handle space = owned(H5Dget_space(dataset), H5Sclose, name_ + ":" + table);
+  const int dims = H5Sget_simple_extent_ndims(space);
+  require(dims == 2, Exit::data, "{}:{}: has {} dimensions instead of 2", name_, table, dims);
+  hsize_t extents[2] = {};
+  H5Sget_simple_extent_dims(space, extents, nullptr);
+  require(extents[1] >= 1 && extents[1] <= hsize_t(bytes_), Exit::data, "{}:{}: has {} columns, and the file {} bytes", name_, table, extents[1],
+          bytes_);
+  return Index(extents[1]);
+}
+
 void TableReader::require_rows(const std::string& table, Element element, Index columns, Index first, Index count) const {
   const Index rows = rows_of(table, element, columns);
   require(first >= 0 && count >= 0 && first <= rows && count <= rows - first, Exit::data, "{}:{}: has {} rows, but rows {} to {} are needed", name_,

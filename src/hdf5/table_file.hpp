@@ -68,6 +68,8 @@ class TableReader : public Object {
   Index rows(const std::string& table, Index columns) const {
     return rows_of(table, element_of<T>(), columns);
   }
+  // Columns of a table of two dimensions. Exit::data for another one.
+  Index columns(const std::string& table) const;
   // Rows [first, first + count), in row-major order. Exit::data also if they do not exist or are damaged.
   template <class T>
   std::vector<T> read(const std::string& table, Index columns, Index first, Index count) const {

@@ -41,10 +41,7 @@ class Temporary {
 
 }  // namespace
 
-fs::path Blocks::file(std::int64_t block) const {
-  const std::size_t digits = std::to_string(total_).size();
-  return folder_ / fmt::format("{:0{}}-{:0{}}.hdf5", first(block), digits, last(block), digits);
-}
+fs::path Blocks::file(std::int64_t block) const { return folder_ / fmt::format("{:0{}}-{:0{}}.hdf5", first(block), digits_, last(block), digits_); }
 
 bool Blocks::exists(std::int64_t block) const {
   std::error_code error;

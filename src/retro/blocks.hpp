@@ -14,14 +14,16 @@ namespace gyr::retro {
 
 class Blocks {
  public:
-  // Rows [0, total) in blocks of `size` rows, the last one smaller.
-  Blocks(std::filesystem::path folder, std::int64_t total, std::int64_t size) : folder_(std::move(folder)), total_(total), size_(size) {}
+  // Rows [0, total) in blocks of `size` rows, the last one smaller. digits: those of the numbers in file names; 0: as many as
+  // the number of all rows has.
+  Blocks(std::filesystem::path folder, std::int64_t total, std::int64_t size, std::size_t digits = 0)
+      : folder_(std::move(folder)), total_(total), size_(size), digits_(digits > 0 ? digits : std::to_string(total).size()) {}
 
   std::int64_t count() const { return (total_ + size_ - 1) / size_; }
   std::int64_t first(std::int64_t block) const { return block * size_; }
   std::int64_t last(std::int64_t block) const { return std::min(total_, (block + 1) * size_); }
+  std::int64_t all_rows() const { return total_; }
   std::int64_t rows(std::int64_t block) const { return last(block) - first(block); }
-  // Path of a block. Its numbers have as many digits as the number of all rows.
   std::filesystem::path file(std::int64_t block) const;
   bool exists(std::int64_t block) const;
   const std::filesystem::path& folder() const { return folder_; }
@@ -29,6 +31,7 @@ class Blocks {
  private:
   std::filesystem::path folder_;
   std::int64_t total_, size_;
+  std::size_t digits_;
 };
 
 // Writes a file of tables next to `path`, flushes it to disk and renames it. The file records `hash`. Exit::io.

@@ -19,7 +19,7 @@ hdf5::TableReader opened(const fs::path& project, const ProjectSettings& s) {
   std::error_code error;
   require(fs::exists(path, error), Exit::missing, "{}: does not exist; `gyrfalcon retro build-db {}` with the options of its first call makes it",
           path.string(), project.string());
-  return open_tables(path, s.hash());
+  return s.foreign ? hdf5::TableReader(path) : open_tables(path, s.hash());
 }
 
 }  // namespace
@@ -30,6 +30,7 @@ Database::Database(const fs::path& project, const ProjectSettings& s, const Corp
   const auto count = file_.read<std::uint64_t>("n_written");
   require(count.size() == 1 && count[0] == std::uint64_t(size_), Exit::data, "{}:n_written: row 0 is {}, but 'chunks' has {} rows; {}", file_.name(),
           count.empty() ? 0 : count[0], size_, merged_remedy);
+  if (s.foreign) return;
   std::int64_t documents = 0;
   for (std::size_t c = 0; c < corpora.size(); ++c) documents += s.documents(c).last - s.documents(c).first;
   require(documents == documents_, Exit::data, "{}:doc_offsets: has {} rows, but the project has {} documents; {}", file_.name(), documents_,
@@ -42,7 +43,7 @@ void Database::require_sound(const ChunkRow& row, std::int64_t id) const {
           merged_remedy);
   const std::int64_t length = corpora_.file(row.corpus).length(row.document);
   const bool inside = row.first < row.last && std::int64_t(row.last) <= length && std::int64_t(row.last) - row.first <= settings_.chunk;
-  require(inside && row.terms >= 1 && row.terms <= row.last - row.first, Exit::data,
+  require(inside && (settings_.foreign || (row.terms >= 1 && row.terms <= row.last - row.first)), Exit::data,
           "{}:chunks: row {} is tokens {} to {} of a document of {}, {} of them compared, which is no chunk of at most {}; {}", file_.name(), id,
           row.first, row.last, length, row.terms, settings_.chunk, merged_remedy);
 }
@@ -61,14 +62,22 @@ std::vector<std::int32_t> Database::tokens(const ChunkRow& row) const {
   return tokens;
 }
 
-std::vector<std::int32_t> Database::passage(std::int64_t id) const {
-  const std::vector<ChunkRow> rows = this->rows(id, std::min<std::int64_t>(2, size_ - id));
+std::vector<std::int32_t> Database::passage(std::int64_t id, const PassageRule& rule) const {
+  if (rule.any_document && id < 0) id = size_ - 1;
+  std::vector<ChunkRow> rows = this->rows(id, std::min<std::int64_t>(2, size_ - id));
+  if (rule.any_document && rows.size() == 1) rows.push_back(this->rows(0, 1)[0]);
   std::vector<std::int32_t> passage = tokens(rows[0]);
-  const bool full = std::int64_t(passage.size()) == settings_.chunk;
-  if (full && rows.size() > 1 && rows[1].corpus == rows[0].corpus && rows[1].document == rows[0].document && rows[1].first == rows[0].last) {
+  const bool full = std::int64_t(passage.size()) == settings_.chunk || rule.padding;
+  const auto pad_to = [&](std::int64_t length) {
+    if (rule.padding) passage.resize(std::size_t(length), *rule.padding);
+  };
+  pad_to(settings_.chunk);
+  const auto follows = [](const ChunkRow& a, const ChunkRow& b) { return a.corpus == b.corpus && a.document == b.document && a.last == b.first; };
+  if (full && rows.size() > 1 && (rule.any_document || follows(rows[0], rows[1]))) {
     const std::vector<std::int32_t> next = tokens(rows[1]);
     passage.insert(passage.end(), next.begin(), next.end());
   }
+  pad_to(2 * settings_.chunk);
   return passage;
 }
 

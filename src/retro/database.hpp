@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct ChunkRow {
 };
 static_assert(sizeof(ChunkRow) == chunk_columns * sizeof(std::uint32_t));
 
+// Tokens of a neighbour after those of its chunk.
+struct PassageRule {
+  // The next chunk of the database follows, whatever its document, and the first one after the last (Megatron-LM). A missing
+  // neighbour is the last chunk. False: the next chunk follows if it is of the same document.
+  bool any_document = false;
+  std::optional<std::int32_t> padding = {};  // token that fills each chunk; none: the neighbour ends with a chunk that is not full
+};
+
 class Database {
  public:
   // Opens the merged file. Exit::missing if build-db has not finished. Exit::data if its datasets contradict each other.
@@ -35,8 +44,8 @@ class Database {
   // Rows [first, first + count). Exit::data, with file, dataset and row, for a chunk beyond its document or corpus.
   std::vector<ChunkRow> rows(std::int64_t first, std::int64_t count) const;
   std::vector<std::int32_t> tokens(const ChunkRow&) const;
-  // Tokens of a neighbour: those of the chunk and, if it is full, of the next chunk of the same document.
-  std::vector<std::int32_t> passage(std::int64_t id) const;
+  // Tokens of a neighbour: those of the chunk, and of the next chunk by the rule.
+  std::vector<std::int32_t> passage(std::int64_t id, const PassageRule& = {}) const;
   // Chunks [first, last) of document number `d` of all documents. Exit::data if the offsets fall.
   struct DocumentChunks {
     std::size_t corpus;

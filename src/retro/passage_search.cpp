@@ -7,8 +7,8 @@
 
 namespace gyr::retro {
 
-std::vector<std::int32_t> neighbour_tokens(const Database& database, std::int64_t id, std::int64_t vocab_size) {
-  std::vector<std::int32_t> tokens = database.passage(id);
+std::vector<std::int32_t> neighbour_tokens(const Database& database, std::int64_t id, std::int64_t vocab_size, const PassageRule& rule) {
+  std::vector<std::int32_t> tokens = database.passage(id, rule);
   for (const std::int32_t token : tokens)
     require(token >= 0 && token < vocab_size, Exit::data,
             "{}: chunk {} has the token {}, but model.vocab_size is {}; use a project with token files of the model's tokenizer",

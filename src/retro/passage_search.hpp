@@ -11,9 +11,8 @@
 
 namespace gyr::retro {
 
-// Tokens of a neighbour: its chunk and, if that is full, the next chunk of the same document. Exit::data for a token that is not
-// below `vocab_size`.
-std::vector<std::int32_t> neighbour_tokens(const Database&, std::int64_t id, std::int64_t vocab_size);
+// Tokens of a neighbour by the rule. Exit::data for a token that is not below `vocab_size`.
+std::vector<std::int32_t> neighbour_tokens(const Database&, std::int64_t id, std::int64_t vocab_size, const PassageRule& = {});
 
 class PassageSearch {
  public:

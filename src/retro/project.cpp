@@ -41,7 +41,8 @@ ProjectSettings settings_in(const Json& json) {
   ProjectSettings s;
   for (const auto& [key, value] : json.items())
     require(!key.starts_with("retro_"), Exit::data,
-            "'{}' is a key of Megatron-LM, whose projects are not read: make one of the same token files with `gyrfalcon retro build-db`",
+            "'{}' is a key of Megatron-LM, whose projects only `gyrfalcon train` reads, with retro.neighbors: make one of the same token files with "
+            "`gyrfalcon retro build-db`",
             printable_line(key));
   require_format(json, project_format);
   s.chunk = count_in(json, "chunk", 1, most_chunk), s.block = count_in(json, "block", 1, most_block);

@@ -40,6 +40,7 @@ struct ProjectSettings {
   std::vector<std::int32_t> special;  // ids that a retriever ignores, ascending
   TokenizerMark tokenizer;            // its members are empty if no tokenizer is known
   std::vector<CorpusMark> corpora;
+  bool foreign = false;  // a project of Megatron-LM (megatron_project.hpp), whose files name no settings
 
   NamedValues values() const;  // all settings, except places of files
   std::string hash() const { return hash_of(values()); }

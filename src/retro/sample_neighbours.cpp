@@ -5,6 +5,7 @@
 
 #include "kernels/base/philox.hpp"
 #include "src/data/samples.hpp"
+#include "src/retro/megatron_project.hpp"
 #include "src/retro/passage_search.hpp"
 
 namespace gyr::retro {
@@ -58,11 +59,33 @@ QuerySettings matching(const fs::path& project, const QuerySettings& wanted) {
 
 }  // namespace
 
+// Files of Megatron-LM name no settings. Their samples depend on the number of all samples, so that it must be that of the run.
+SampleNeighbours::Files SampleNeighbours::files_of(const fs::path& project, const QuerySettings& wanted, std::int64_t samples,
+                                                   const Options& options) {
+  const std::int64_t chunks = samples * wanted.chunks_per_sample();
+  if (options.folder.empty()) {
+    const QuerySettings found = matching(project, wanted);
+    return {found, neighbour_blocks(neighbours_folder(project, found), found, chunks)};
+  }
+  const MegatronNeighbours found = megatron_neighbours(options.folder);
+  require(found.blocks.all_rows() == chunks, Exit::config,
+          "retro.neighbors: {} has the neighbours of {} chunks, but the run reads {} samples of {}; set train.steps and train.global_batch_size "
+          "as in the run that they were found for",
+          options.folder.string(), found.blocks.all_rows(), samples, wanted.chunks_per_sample());
+  QuerySettings settings = wanted;
+  settings.saved = found.saved, settings.block = std::max<std::int64_t>(1, found.blocks.rows(0));
+  return {settings, found.blocks};
+}
+
 SampleNeighbours::SampleNeighbours(const fs::path& project, const ProjectSettings& settings, const QuerySettings& wanted, std::int64_t samples,
                                    const Options& options)
-    : project_(settings), corpora_(project_), database_(project, project_, corpora_), settings_(matching(project, wanted)), options_(options),
-      blocks_(neighbour_blocks(neighbours_folder(project, settings_), settings_, samples * settings_.chunks_per_sample())) {
-  for (std::size_t c = 0; c < corpora_.size(); ++c) require_unchanged(project_.corpora[c], corpora_.file(c), config_path(project));
+    : SampleNeighbours(project, settings, files_of(project, wanted, samples, options), options) {}
+
+SampleNeighbours::SampleNeighbours(const fs::path& project, const ProjectSettings& settings, Files files, const Options& options)
+    : project_(settings), corpora_(project_), database_(project, project_, corpora_), settings_(std::move(files.settings)), options_(options),
+      blocks_(std::move(files.blocks)) {
+  for (std::size_t c = 0; c < corpora_.size() && !project_.foreign; ++c)
+    require_unchanged(project_.corpora[c], corpora_.file(c), config_path(project));
   require(
       settings_.saved >= options.neighbours, Exit::config,
       "model.retrieval.neighbors = {}, but {} holds {} of each chunk; set it to at most that number, or run `gyrfalcon retro query` with --saved {}",
@@ -73,16 +96,24 @@ SampleNeighbours::SampleNeighbours(const fs::path& project, const ProjectSetting
           blocks_.folder().string(), there, blocks_.count(), project.string());
 }
 
+hdf5::TableReader SampleNeighbours::opened(std::int64_t block) const {
+  return project_.foreign ? hdf5::TableReader(blocks_.file(block)) : open_tables(blocks_.file(block), settings_.hash());
+}
+
 std::vector<std::int64_t> SampleNeighbours::ids(std::int64_t chunk) {
   const std::int64_t block = chunk / settings_.block;
-  if (block != open_block_) open_file_.emplace(open_tables(blocks_.file(block), settings_.hash())), open_block_ = block;
+  if (block != open_block_) {
+    open_block_ = -1;
+    open_file_.emplace(opened(block));
+    open_block_ = block;
+  }
   const std::int64_t row = chunk - blocks_.first(block);
   std::vector<std::int64_t> ids = open_file_->read<std::int64_t>("neighbors", settings_.saved, row, 1);
   ids.resize(std::size_t(options_.neighbours));
   for (const std::int64_t id : ids)
-    require(id >= -1 && id < database_.size(), Exit::data,
-            "{}:neighbors: row {} names chunk {}, but the database has the chunks 0 to {}; remove the file and run `gyrfalcon retro query` again",
-            open_file_->name(), row, id, database_.size() - 1);
+    require(id >= -1 && id < database_.size(), Exit::data, "{}:neighbors: row {} names chunk {}, but the database has the chunks 0 to {}; {}",
+            open_file_->name(), row, id, database_.size() - 1,
+            project_.foreign ? "restore the file" : "remove the file and run `gyrfalcon retro query` again");
   return ids;
 }
 
@@ -94,7 +125,8 @@ void SampleNeighbours::add_to(std::int64_t number, gyr::Sample& sample) {
   for (std::int64_t c = 0; c < chunks; ++c) {
     const std::int64_t chunk = number * chunks + c;
     for (const std::int64_t id : ids(options_.shuffle == 0 ? chunk : permuted(chunk, all, mixed(options_.shuffle)))) {
-      const std::vector<std::int32_t> found = id < 0 ? std::vector<std::int32_t>() : neighbour_tokens(database_, id, options_.vocab_size);
+      const std::vector<std::int32_t> found =
+          is_missing(id) ? std::vector<std::int32_t>() : neighbour_tokens(database_, id, options_.vocab_size, options_.rule);
       sample.neighbour_lengths.push_back(std::int32_t(found.size()));
       sample.neighbours.insert(sample.neighbours.end(), found.begin(), found.end());
       sample.neighbours.resize(sample.neighbour_lengths.size() * length, 0);

@@ -14,6 +14,8 @@ class SampleNeighbours {
     std::int64_t neighbours = 2;  // k: neighbours of each chunk
     std::uint64_t shuffle = 0;    // seed by which every chunk gets the neighbours of another one; 0: its own
     std::int64_t vocab_size = 0;  // larger token ids are an error
+    PassageRule rule = {};
+    std::filesystem::path folder = {};  // of the neighbours in a project of Megatron-LM; empty: the folder of the project that has those of the run
   };
   // `wanted`: settings of the run; those of the search (--candidates, --saved, --overlap) are taken from the files. Exit::missing if
   // there are no neighbours, or not all of them. Exit::config naming the setting if those that exist were found for
@@ -24,6 +26,14 @@ class SampleNeighbours {
   void add_to(std::int64_t number, gyr::Sample&);
 
  private:
+  struct Files {
+    QuerySettings settings;
+    Blocks blocks;
+  };
+  SampleNeighbours(const std::filesystem::path& project, const ProjectSettings&, Files, const Options&);
+  static Files files_of(const std::filesystem::path& project, const QuerySettings& wanted, std::int64_t samples, const Options&);
+  hdf5::TableReader opened(std::int64_t block) const;
+  bool is_missing(std::int64_t id) const { return id < 0 && (!options_.rule.any_document || database_.size() == 0); }
   std::vector<std::int64_t> ids(std::int64_t chunk);
 
   ProjectSettings project_;

@@ -25,18 +25,23 @@ CorpusMark mark_in(const Json& json) {
 
 }  // namespace
 
-void read_config(const std::filesystem::path& file, const std::string& remedy, const std::function<void(const Json&)>& parse) {
+void read_json(const std::filesystem::path& file, const std::string& remedy, const std::function<void(const Json&)>& parse) {
   const std::string text = text_of_file(file, most_config);
   try {
     require(!zero_byte(text), Exit::data, "it has a zero byte");
-    const Json json = json_in(text);
-    require(json.is_object(), Exit::data, "it is not a JSON object");
-    parse(json);
+    parse(json_in(text));
   } catch (const Json::exception& problem) {
     fail(Exit::data, "{}: is damaged: {}; {}", file.string(), problem.what(), remedy);
   } catch (const Error& problem) {
     fail(Exit::data, "{}: is damaged: {}; {}", file.string(), problem.what(), remedy);
   }
+}
+
+void read_config(const std::filesystem::path& file, const std::string& remedy, const std::function<void(const Json&)>& parse) {
+  read_json(file, remedy, [&](const Json& json) {
+    require(json.is_object(), Exit::data, "it is not a JSON object");
+    parse(json);
+  });
 }
 
 void require_format(const Json& json, std::string_view format) {

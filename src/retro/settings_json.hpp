@@ -14,6 +14,9 @@ namespace gyr::retro {
 // of the message.
 void read_config(const std::filesystem::path& file, const std::string& remedy, const std::function<void(const Json&)>& parse);
 
+// The same for a file with any JSON value.
+void read_json(const std::filesystem::path& file, const std::string& remedy, const std::function<void(const Json&)>& parse);
+
 void require_format(const Json&, std::string_view format);
 std::int64_t count_in(const Json& object, const char* key, std::int64_t least, std::int64_t most);
 // A checksum of 16 hexadecimal digits, or nothing.

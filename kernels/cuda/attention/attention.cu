@@ -71,7 +71,7 @@ struct Query {
   GYR_DEVICE HeadRow<T> of(const Global<const T>& x, Index width) const { return {x, row, head * width, width}; }
   // Dropout factor of the attention weight of key j.
   GYR_DEVICE Acc<T> kept(const Heads& s, const Dropout& dropout, const Draws& draws, Index j) const {
-    return s.kept<Acc<T>>(dropout, s.draws_of(draws, sequence), head, number, j);
+    return s.kept<Acc<T>>(dropout, s.draws_of(dropout, draws, sequence), head, number, j);
   }
   GYR_DEVICE HeadRow<T> key(const Global<const T>& x, Index j, Index width) const { return {x, first_key_row + j, kv_head * width, width}; }
 };

@@ -53,14 +53,14 @@ struct Heads {
     return masked_out(b, i);
   }
   // Random-number state of dropout for sequence b.
-  GYR_DEVICE Draws draws_of(const Draws& of_first, Index b) const { return {of_first.key, of_first.first_sample + first_sequence + b}; }
+  GYR_DEVICE Draws draws_of(const Dropout& dropout, const Draws& of_first, Index b) const { return dropout.of(of_first, first_sequence + b); }
   // Dropout factor of the attention weight between query i and key j of a head: 0, or 1 / (1 - p). draws: state of the
   // query's sequence.
   template <class A>
   GYR_DEVICE A kept(const Dropout& dropout, const Draws& draws, Index head, Index i, Index j) const {
     if (!dropout.drops()) return A(1);
     const Index key = first_key + j;
-    const PhiloxWords words = dropout.words(draws, 0, head, first_query + i, key / 4);
+    const PhiloxWords words = dropout.words(draws, head, first_query + i, key / 4);
     const bool odd = key % 2 > 0;
     return dropout.factor<A>(key % 4 > 1 ? (odd ? words.at[3] : words.at[2]) : (odd ? words.at[1] : words.at[0]));
   }

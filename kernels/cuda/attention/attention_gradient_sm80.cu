@@ -172,7 +172,7 @@ GYR_DEVICE void walk(const Gradient<W, of_keys>& of, const ScoreOf<float>& score
   commit_copies();
   of.store_stat(of.load_stat(here), 0);
   if constexpr (drops)
-    if (thread_index() == 0) Shared<Draws>(G::draws_at).store(0, of.s.draws_of(score_of.dropout.draws(), of.b));
+    if (thread_index() == 0) Shared<Draws>(G::draws_at).store(0, of.s.draws_of(score_of.dropout, score_of.dropout.draws(), of.b));
   wait_copies<0>();
   sync_block();
 

@@ -95,7 +95,7 @@ GYR_KERNEL flash_kernel(Heads s, ScoreOf<float> score_of, bool fresh, Global<con
     outputs.load(rows, out);
   }
   Draws draws;
-  if constexpr (drops) draws = s.draws_of(score_of.dropout.draws(), b);
+  if constexpr (drops) draws = s.draws_of(score_of.dropout, score_of.dropout.draws(), b);
   int stage = 0;
   for (int j = begin; j < end; j += tile, stage = 1 - stage) {
     wait_copies<0>();

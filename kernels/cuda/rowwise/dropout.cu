@@ -17,9 +17,10 @@ GYR_KERNEL drop_kernel(DropoutOf dropout, TokenPlaces places, Index first_row, G
   using A = Acc<T>;
   const Draws draws = dropout.draws();
   each_row(y.rows(), [&](Index r) {
-    const Index sequence = places.sequence(first_row + r), token = places.token(first_row + r);
+    const Index token = places.token(first_row + r);
+    const Draws of_row = dropout.of(draws, places.sequence(first_row + r));
     each_column<4>(y.columns(), [&](Index first) {
-      const PhiloxWords words = dropout.words(draws, sequence, 0, token, first / 4);
+      const PhiloxWords words = dropout.words(of_row, 0, token, first / 4);
       for (int i = 0; i < 4; ++i)
         if (const Index c = first + i; c < y.columns()) {
           const A factor = dropout.factor<A>(words.at[i]);

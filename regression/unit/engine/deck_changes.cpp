@@ -142,6 +142,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.retrieval.chunk", {"2", function}},
                                                                          {"model.retrieval.neighbors", {"1", function}},
                                                                          {"model.retrieval.encoder", {"X-", function}},
+                                                                         {"model.retrieval.dropout", {"0.3", course}},
                                                                          {"model.short_conv.kernel", {"3", function}},
                                                                          {"model.short_conv.bias", {"true", function}},
                                                                          {"model.mlp.intermediate_size", {"32", function}},
@@ -187,6 +188,9 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"retro.project", {"facts", course}},
                                                                          {"retro.shuffle", {"7", course}},
                                                                          {"retro.layers", {"auto", function}},
+                                                                         {"retro.neighbors", {"facts", course}},
+                                                                         {"retro.continuation", {"database", course}},
+                                                                         {"retro.padding", {"seen", course}},
                                                                          {"train.objective", {"reward", function}},  // from unit/objective.cpp
                                                                          {"train.mlm.mask_token", {"5", course}},
                                                                          {"train.mlm.share", {"0.3", course}},

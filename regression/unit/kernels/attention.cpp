@@ -36,7 +36,7 @@ struct Case {
   double kept(const Dropout& d, Index b, Index h, Index i, Index j) const {
     if (dropped == 0) return 1;
     const Index key = mask.first_key + j;
-    const PhiloxWords words = d.words(d.at(drawn_at), mask.first_sequence + b, h, mask.first_query + i, key / 4);
+    const PhiloxWords words = d.words(d.of(d.at(drawn_at), mask.first_sequence + b), h, mask.first_query + i, key / 4);
     return words.at[key % 4] < d.limit ? 0 : d.kept;
   }
   // Columns of the distance bias. zero() is the column of distance 0. Some columns on both sides are unused.

@@ -18,7 +18,7 @@ namespace gyr::testing::dropout_suite {
 namespace {
 
 double kept(const Dropout& d, const DrawnAt& now, Index sequence, Index token, Index channel) {
-  return d.words(d.at(now), sequence, 0, token, channel / 4).at[channel % 4] < d.limit ? 0 : d.kept;
+  return d.words(d.of(d.at(now), sequence), 0, token, channel / 4).at[channel % 4] < d.limit ? 0 : d.kept;
 }
 
 // Dropout of random rows on one context-parallel rank, in zigzag or contiguous order. The output is separate from x,
@@ -74,7 +74,7 @@ TEST(dropout, mask_depends_on_seed_step_and_position) {
   const auto words = [](std::uint64_t seed, std::int64_t step, const char* place, Index sample, Index head, Index token, Index n) {
     Dropout d = dropout_at(seed, place, 0.5, nullptr);
     d.first_head = head;
-    const PhiloxWords w = d.words(d.at({step, sample}), 0, 0, token, n);
+    const PhiloxWords w = d.words(d.at({step, sample}), 0, token, n);
     return std::vector<std::uint32_t>(w.at, w.at + 4);
   };
   std::set<std::vector<std::uint32_t>> all{words(1, 1, "a", 0, 0, 0, 0)};
@@ -85,7 +85,7 @@ TEST(dropout, mask_depends_on_seed_step_and_position) {
               words(1, 1, "a", 0, 0, 0, 1)});
   EXPECT_EQ(all.size(), 12u);
   const Dropout d = dropout_at(1, "a", 0.5, nullptr);
-  const PhiloxWords fourth = d.words(d.at({1, 40}), 3, 0, 2, 1), single = d.words(d.at({1, 43}), 0, 0, 2, 1);
+  const PhiloxWords fourth = d.words(d.of(d.at({1, 40}), 3), 0, 2, 1), single = d.words(d.at({1, 43}), 0, 2, 1);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(fourth.at[i], single.at[i]);
 }
 

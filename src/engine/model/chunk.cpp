@@ -320,7 +320,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
 
 void Chunk::draw(Device& dev, Slot& slot, const DrawnAt& now) const {
   slot.drawn_at = {};
-  if (!config_.dropout.any()) return;
+  if (!draws_dropout(config_)) return;
   const auto there = slot.frame.put(Keys::drawn_at, Index(1));
   upload<DrawnAt>(dev, {&now, 1}, there);
   slot.drawn_at = there;

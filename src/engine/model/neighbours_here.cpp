@@ -22,6 +22,15 @@ std::vector<QueriedNeighbour> queried_neighbours(const SequenceLayout& s, const 
   return all;
 }
 
+SequenceLayout layout_of_neighbours(const SequenceLayout& text, const RetrievalConfig& c) {
+  SequenceLayout s;
+  s.batch = text.rows() / c.chunk * c.neighbours, s.seq_length = c.neighbour_length();
+  TokenPlaces chunks = text.places();
+  for (Index* tokens : {&chunks.seq_length, &chunks.block_length, &chunks.first[0], &chunks.first[1]}) *tokens /= c.chunk;
+  s.numbers = {chunks, text.batch, text.full_length() / c.chunk, c.neighbours};
+  return s;
+}
+
 EncoderInput neighbours_here(const SequenceLayout& text, const RetrievalConfig& c, const EncoderInput& all) {
   EncoderInput here;
   here.length = all.length;

@@ -7,6 +7,10 @@
 
 namespace gyr {
 
+// Layout of the neighbours of the chunks of this rank's blocks, which are sequences of their own. Their numbers do not depend on the
+// ranks that share the text, nor on the size of a micro-batch.
+SequenceLayout layout_of_neighbours(const SequenceLayout& text, const RetrievalConfig&);
+
 // The neighbours of the chunks of this rank's blocks, in the order of the blocks. Empty tokens or lengths stay empty.
 EncoderInput neighbours_here(const SequenceLayout& text, const RetrievalConfig&, const EncoderInput& all);
 

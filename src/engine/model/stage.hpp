@@ -6,7 +6,7 @@
 #include <deque>
 
 #include "src/engine/memory/capacity.hpp"
-#include "src/engine/model/chunk.hpp"
+#include "src/engine/model/neighbours_here.hpp"
 #include "src/parallel/grid.hpp"
 #include "src/parallel/program.hpp"
 
@@ -61,7 +61,7 @@ class Stage {
   SequenceLayout source_of(const MicroBatch& batch, Index length) const {
     if (length == 0) return {};
     if (!reads_neighbours(config_)) return grid_.layout().sequences(grid_.position(), batch.batch, length);
-    return {sequences(batch).rows() / config_.retrieval.chunk * config_.retrieval.neighbours, config_.retrieval.neighbour_length()};
+    return layout_of_neighbours(sequences(batch), config_.retrieval);
   }
   Pass pass(Device&, Slot&);
   // Pass over the encoder input; none if the slot has no encoder input.
