@@ -7,6 +7,7 @@
 #include "src/train/engine_config.hpp"
 #include "src/train/folder_ownership.hpp"
 #include "src/train/generation_worker.hpp"
+#include "src/train/policy_generation.hpp"
 #include "src/train/policy_steps.hpp"
 #include "src/train/run_paths.hpp"
 #include "src/train/training_loop.hpp"

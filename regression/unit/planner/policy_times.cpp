@@ -48,6 +48,22 @@ double seconds_on(const std::vector<std::string>& overrides, int ranks, const Cl
   return times_on(run_of(overrides), ranks, cluster).seconds();
 }
 
+// Calls of 8, 2, 1, 2 and 3 s and a move of 0.5 s follow each other in 16.5 s. If the first runs beside the others, they take 8.5 s.
+TEST(policy_times, overlapping_calls_take_the_longer_of_two) {
+  IterationTimes times;
+  const auto add = [&](CallPart part, double seconds) {
+    times.calls.push_back({.part = part, .name = {}, .model = {}, .mesh = {}, .seconds = seconds});
+  };
+  add(CallPart::move, 0.5), add(CallPart::generation, 8);
+  for (const double seconds : {2.0, 1.0, 2.0}) add(CallPart::others, seconds);
+  add(CallPart::training, 3);
+  EXPECT_DOUBLE_EQ(times.seconds(), 16.5);
+  times.overlaps = true;
+  EXPECT_DOUBLE_EQ(times.seconds(), 8.5);
+  add(CallPart::training, 2);
+  EXPECT_DOUBLE_EQ(times.seconds(), 10.5);
+}
+
 TEST(policy_times, data_coordinates_share_the_prompts) {
   const Cluster c = some_cluster();
   const double one = seconds_on({"rl.generate.sequences_together=4"}, 1, c), four = seconds_on({"rl.generate.sequences_together=4"}, 4, c);

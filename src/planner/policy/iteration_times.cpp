@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "src/base/precision.hpp"
+#include "src/config/generation_ranks.hpp"
 #include "src/planner/policy/forward_times.hpp"
 #include "src/planner/policy/move_times.hpp"
 #include "src/planner/predict/prediction.hpp"
@@ -56,7 +57,9 @@ Index PlannedCall::bytes() const {
 double IterationTimes::seconds() const {
   double sum = 0;
   for (const PlannedCall& call : calls) sum += call.seconds;
-  return sum;
+  if (!overlaps) return sum;
+  const double moved = seconds(CallPart::move), generated = seconds(CallPart::generation);
+  return moved + std::max(generated, sum - moved - generated);
 }
 
 double IterationTimes::seconds(CallPart part) const {
@@ -67,7 +70,7 @@ double IterationTimes::seconds(CallPart part) const {
 }
 
 IterationCalls::IterationCalls(const RunConfig& run, const Layout& training, const AnswerCounts& answers, const PassMachine& machine, StageRuns* runs)
-    : run_(run), rl_(*run.policy), training_(training), everywhere_(Mesh::of_all(training.ranks())), machine_(machine), runs_(runs),
+    : run_(run), rl_(*run.policy), training_(training), everywhere_(training_ranks(run, ranks_of_run(run, training))), machine_(machine), runs_(runs),
       models_(placed_models(run, training.ranks())), answers_(answers), windows_(windows_of_minibatch(run, answers)) {}
 
 bool IterationCalls::is_reward_model(const PlacedModel& m) const {
@@ -172,7 +175,7 @@ Index windows_of_minibatch(const RunConfig& run, const AnswerCounts& answers) {
 IterationTimes iteration_times(const RunConfig& run, const Layout& training, const PassMachine& machine) {
   const AnswerCounts answers = planned_answers(run);
   const IterationCalls calls(run, training, answers, machine);
-  IterationTimes times{answers, calls.windows(), {}};
+  IterationTimes times{answers, calls.windows(), run.policy->staleness > 0 && run.policy->generation.separate, {}};
   const auto add = [&](std::vector<PlannedCall> more) { std::move(more.begin(), more.end(), std::back_inserter(times.calls)); };
   const GenerationPlace place = generation_place(run, training);
   if (!place.borrows) add({calls.move(place)});

@@ -34,10 +34,11 @@ struct PlannedCall {
 
 struct IterationTimes {
   AnswerCounts answers;
-  Index windows = 0;  // of a minibatch, each of train.seq_length tokens
+  Index windows = 0;      // of a minibatch, each of train.seq_length tokens
+  bool overlaps = false;  // generation runs beside the other calls (rl.staleness: 1 on separate ranks)
   std::vector<PlannedCall> calls;
 
-  double seconds() const;
+  double seconds() const;  // from one iteration to the next
   double seconds(CallPart) const;
 };
 
@@ -68,7 +69,7 @@ class IterationCalls {
   const RunConfig& run_;
   const PolicyConfig& rl_;
   const Layout& training_;
-  Mesh everywhere_;
+  Mesh everywhere_;  // ranks that train
   PassMachine machine_;
   StageRuns* runs_;
   std::vector<PlacedModel> models_;

@@ -270,6 +270,9 @@ std::optional<FoundIteration> heuristic_of(const RunConfig& run, int ranks, cons
 }  // namespace
 
 PolicySearchResult policy_search(const RunConfig& run, int ranks, const PassMachine& machine, const PolicySearchOptions& options) {
+  require(!run.policy->generation.separate, Exit::config,
+          "rl.generate.separate: the search gives every rank a part in training; leave this key out, or plan the layouts of the deck without "
+          "--explain");
   double seconds = 0;
   PolicySearchResult result;
   {
