@@ -2,6 +2,7 @@
 #include "src/planner/policy/policy_search.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -47,8 +48,10 @@ std::string kind_of(const GenerationPlace& place, const Cluster& cluster) {
   return fmt::format("{} {} {}", place.layout.text(), name_of(place.precision), cluster.parts.empty() ? "" : place.mesh.text());
 }
 
-std::string place_text(const GenerationPlace& place, int ranks) {
-  return place.layout.text() + (place.mesh.size() < ranks ? " on " + place.mesh.text() : "");
+std::string place_text(const GenerationPlace& place, int ranks, const RunConfig& run) {
+  std::string text = place.layout.text();
+  if (place.precision != precision_of(run.train.precision)) text += fmt::format(", {}", name_of(place.precision));
+  return text + (place.mesh.size() < ranks ? " on " + place.mesh.text() : "");
 }
 
 class PolicySearch {
@@ -66,10 +69,15 @@ class PolicySearch {
     alone.models.clear();
     SearchOptions options = given;
     options.place_within = 0, options.seconds = given.seconds / double(std::size(memory_parts));
+    double largest = std::numeric_limits<double>::infinity();  // of the layouts that the last search found
     for (const double part : memory_parts) {
+      const double usable = part * machine_.cluster.device.usable();
+      if (largest <= usable) continue;  // the same layouts would be found
       Cluster smaller = machine_.cluster;
-      smaller.limit_memory(part * smaller.device.usable());
-      for (const FoundLayout& found : search(alone, ranks_, smaller, machine_.profile, options).best) add_layout(found.choice);
+      smaller.limit_memory(usable);
+      const SearchResult result = search(alone, ranks_, smaller, machine_.profile, options);
+      if (!result.best.empty() && !result.ended) largest = 0;
+      for (const FoundLayout& found : result.best) add_layout(found.choice), largest = std::max(largest, double(found.bytes));
     }
     if (const auto own = unless_refused([&] { return choice_of(run_, layout_of(run_, ranks_)); })) add_layout(*own);
   }
@@ -202,7 +210,7 @@ class PolicySearch {
     f.bytes = pair.bytes, f.training_seconds = space_.training[pair.training].seconds, f.others_seconds = others(pair.training).seconds;
     f.generation_seconds = (pair.copy ? space_.copies[*pair.copy] : *space_.borrowed[pair.training]).seconds;
     f.move_seconds = pair.copy ? space_.move_seconds(pair.training, *pair.copy) : 0;
-    if (pair.copy) f.generation = copies_[*pair.copy].settings, f.place = place_text(copies_[*pair.copy].place, ranks_);
+    if (pair.copy) f.generation = copies_[*pair.copy].settings, f.place = place_text(copies_[*pair.copy].place, ranks_, run_);
     f.run.policy->generation = f.generation;
     f.lines = deck_lines(c.choice, run_.parallel.keep, run_.parallel.islands);
     if (!pair.copy && !run_.policy->generation.own()) return f;
