@@ -67,7 +67,8 @@ class RecordingEngine final : public TrainingEngine {
     on_validation();
     return stop() ? std::nullopt : std::optional(Validation{loss, {}});
   }
-  std::vector<GeneratedText> generate(const std::vector<Request>&, const Sampling&) override { return {}; }
+  void begin_answers(const std::vector<Request>&, const Sampling&, Index) override {}
+  std::vector<GeneratedText> finish_answers() override { return {}; }
   std::vector<double> log_probs(const StepSamples&) override { return {}; }
   std::vector<double> rows_of(const std::string&, const StepSamples&) override { return {}; }
   StepResult step_of_critic(const StepOrder&, const StepSamples&) override { return {}; }
