@@ -257,7 +257,7 @@ TEST(policy_training, age_of_unchanged_weights_makes_no_difference) {
 }
 
 // A run that is killed on a rank that trains or on one that generates goes on with the stored answers.
-TEST(policy_training, killed_run_with_separate_ranks_resumes_bit_for_bit) {
+TEST(policy_training, separate_ranks_killed_resume_bit_for_bit) {
   std::mt19937 random(seed_of_run());
   const fs::path whole = digits().folder / "whole separate", parts = digits().folder / "parts separate";
   const Words settings = with(stale_run(), {"rl.generate.ranks=1", "rl.generate.separate=true"});

@@ -94,9 +94,13 @@ void read_advantage(Section& s, AdvantageRules& rules) {
 
 // Answers of older weights are corrected by default.
 void read_correction(Section& s, CorrectionRules& rules, Index staleness) {
-  rules.of = get_word(s, "weights", staleness > 0 ? CorrectionOf::token : CorrectionOf::none, {"none", "token", "sequence"},
-                      "weights exp(old - generation's log-probability) in the loss: none, of each token, or of the product over the answer "
-                      "(truncated importance sampling)");
+  enum class Weights { automatic, none, token, sequence };
+  const Weights weights = get_word(
+      s, "weights", Weights::automatic, {"auto", "none", "token", "sequence"},
+      "weights exp(old - generation's log-probability) in the loss: none, of each token, or of the product over the answer (truncated importance "
+      "sampling); auto: token if rl.staleness is 1, else none");
+  const bool corrects = weights == Weights::automatic ? staleness > 0 : weights != Weights::none;
+  rules.of = !corrects ? CorrectionOf::none : weights == Weights::sequence ? CorrectionOf::sequence : CorrectionOf::token;
   rules.low = s.get("low", 0.0, "lowest weight").at_least(0).finite();
   rules.high = s.get("high", 2.0, "highest weight").positive().finite();
   rules.outside =

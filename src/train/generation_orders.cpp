@@ -3,8 +3,6 @@
 
 #include <time.h>
 
-#include "kernels/comm/mpi/transport.hpp"
-
 namespace gyr {
 
 namespace {

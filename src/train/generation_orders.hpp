@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include "kernels/comm/communicator.hpp"
+#include "kernels/comm/mpi/transport.hpp"
 #include "src/engine/generate/request.hpp"
 #include "src/parallel/mesh.hpp"
 

@@ -71,6 +71,14 @@ GenerationPlace generation_place(const RunConfig& run, const Layout& training) {
   return {mesh, same, precision, true, of_training};
 }
 
+std::string separate_generation_text(const RunConfig& run, const Layout& training) {
+  if (!run.policy || !run.policy->generation.separate) return "";
+  const GenerationPlace place = generation_place(run, training);
+  const bool several = place.mesh.size() > 1;
+  return fmt::format("rank{} {} only generate{}: {} in {}", several ? "s" : "", place.mesh.text(), several ? "" : "s", place.layout.text(),
+                     name_of(place.precision));
+}
+
 GeneratorCapacity generator_capacity(const RunConfig& run, Index prompt, const Layout& generation) {
   const PolicyConfig& c = *run.policy;
   const Index coordinates = generation.size(Axis::data) * generation.size(Axis::context);

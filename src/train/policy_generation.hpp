@@ -24,6 +24,9 @@ struct GenerationPlace {
 // of training cannot generate, or that of generation does not fit its ranks.
 GenerationPlace generation_place(const RunConfig&, const Layout& training);
 
+// Log line about the ranks that only generate; empty if there are none.
+std::string separate_generation_text(const RunConfig&, const Layout& training);
+
 // Memory for the answers of an iteration to prompts of up to `prompt` tokens.
 GeneratorCapacity generator_capacity(const RunConfig&, Index prompt, const Layout& generation);
 // Tokens of the longest prompt; if the token files cannot be opened, the most that fit a window.

@@ -6,7 +6,6 @@
 #include "src/train/checkpoint_space.hpp"
 #include "src/train/engine_config.hpp"
 #include "src/train/folder_ownership.hpp"
-#include "src/train/generation_worker.hpp"
 #include "src/train/policy_generation.hpp"
 #include "src/train/policy_steps.hpp"
 #include "src/train/run_paths.hpp"
@@ -15,12 +14,6 @@
 namespace gyr {
 
 namespace {
-
-Identity identity_of(MPI_Comm world, int attempt) {
-  Identity me{.attempt = attempt};
-  MPI_Comm_rank(world, &me.rank), MPI_Comm_size(world, &me.ranks);
-  return me;
-}
 
 RunIdentity folder_taken(RunFolder& folder, const RunConfig& run, const TrainOptions& options, Grid& grid) {
   RunIdentity identity;
@@ -57,14 +50,6 @@ void accept(RunStart& start, const RunParts& parts, const TrainOptions& options)
   parts.watch.attach(parts.run.output);
 }
 
-// The ranks that only generate; empty if there are none.
-std::string separate_generation_text(const RunConfig& run, const Layout& layout) {
-  if (!run.policy || !run.policy->generation.separate) return "";
-  const GenerationPlace place = generation_place(run, layout);
-  return fmt::format("rank{} {} only generate{}: {} in {}", place.mesh.size() > 1 ? "s" : "", place.mesh.text(), place.mesh.size() > 1 ? "" : "s",
-                     place.layout.text(), name_of(place.precision));
-}
-
 void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const RunData& data, const Resources& r, const std::string& graphs) {
   log.print_line(fmt::format("grid {}, {} in {}, maximum memory per rank {}", r.grid, parameters_text(run), run.train.precision,
                              bytes_text(double(r.memory_bytes))));
@@ -76,15 +61,13 @@ void log_start(RunLog& log, const RunConfig& run, const Layout& layout, const Ru
 }
 
 // The run on the ranks that train.
-void train_on(const RunRanks& ranks, const RunConfig& run, const std::string& deck, const TrainOptions& options, const Identity& me, Watch& watch) {
+void train_on(const RunRanks& ranks, const RunConfig& run, const std::string& deck, const TrainOptions& options, Watch& watch) {
   Timers timers(engine_timer_names(scoring_of(run)));
   Trace trace(run.trace, traces_of(run));
-  int training = 0;
-  MPI_Comm_size(ranks.training, &training);
-  Grid grid(layout_of(run, training), ranks.training, ranks.patience, &watch.progress_record());
+  Grid grid(layout_of(run, training_ranks(run, ranks.me.ranks).size()), ranks.training, ranks.patience, &watch.progress_record());
   const EngineConfig config = engine_config(run, grid.layout());
   const RunData data = open_data(run, grid);  // errors in the data show up before planning, which may take long
-  const auto engine = training_engine(run, config, data, me, grid, ranks, timers, watch.progress_record());
+  const auto engine = training_engine(run, config, data, grid, ranks, timers, watch.progress_record());
 
   RunFolder run_folder;
   RunFolder& folder = options.folder ? *options.folder : run_folder;
@@ -100,7 +83,7 @@ void train_on(const RunRanks& ranks, const RunConfig& run, const std::string& de
   const GemmRate peak = engine->gemm_rate();
   const auto saver = engine->saver();
   const double memory = grid.world().max(double(engine->capacity().total() + saver->buffer_bytes()));
-  Resources resources{me.ranks, peak.best, Index(memory), grid.world().transport_name(), grid.layout().text(), me.attempt};
+  Resources resources{ranks.me.ranks, peak.best, Index(memory), grid.world().transport_name(), grid.layout().text(), ranks.me.attempt};
   resources.memory = most_memory(engine->capacity(), grid.world());
   std::optional<RunLog> log;  // log of the run; empty except on the first rank
   collective_check(grid.world(), [&] {
@@ -115,30 +98,10 @@ void train_on(const RunRanks& ranks, const RunConfig& run, const std::string& de
   TrainingLoop(parts, data, *step_source(parts, data, reported), start, saving, reported, at).run();
 }
 
-// A communicator that ends with this object.
-struct Subset {
-  MPI_Comm comm;
-
-  Subset(const Mesh& mesh, MPI_Comm world) : comm(communicator_of(mesh, world)) {}
-  ~Subset() {
-    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
-  }
-  Subset(const Subset&) = delete;
-  Subset& operator=(const Subset&) = delete;
-};
-
 }  // namespace
 
 void train(const RunConfig& run, const std::string& deck, const TrainOptions& options, MPI_Comm world) {
-  const Identity me = identity_of(world, options.attempt);
-  Watch watch(run.watch, me, [world](int code) { MPI_Abort(world, code); });
-  const WaitPolicy patience = wait_policy_of(world);
-  const Mesh training = training_ranks(run, me.ranks);
-  if (training.size() == me.ranks) return train_on({world, world, patience}, run, deck, options, me, watch);
-  const Subset subset(training, world);
-  GenerationOrders orders(training, generating_ranks(run, me.ranks), world, watch.progress_record());
-  if (subset.comm == MPI_COMM_NULL) generate_on_orders(run, me, orders, world, watch);
-  else train_on({world, subset.comm, patience, &orders}, run, deck, options, me, watch);
+  on_run_ranks(run, options.attempt, world, [&](const RunRanks& ranks, Watch& watch) { train_on(ranks, run, deck, options, watch); });
 }
 
 }  // namespace gyr

@@ -34,10 +34,10 @@ class RunEngine final : public TrainingEngine {
  public:
   // `all`: memory of all models and of the generator.
   RunEngine(const RunConfig& run, const EngineConfig& config, const Capacity& capacity, const Capacity& all, std::vector<PlannedModel> further,
-            const Identity& me, Grid& grid, const RunRanks& ranks, Timers& timers, ProgressRecord& progress_record)
+            Grid& grid, const RunRanks& ranks, Timers& timers, ProgressRecord& progress_record)
       : run_(run), capacity_(capacity), together_(all), timers_(timers), working_(Memory::activations, together_.working()),
         engine_(config, grid, &capacity_, timers, &working_), critic_(critic_of(further, ranks.training, progress_record)),
-        scoring_(std::move(further), grid, ranks.training, working_, progress_record), fault_(run.fault, me, engine_, progress_record) {}
+        scoring_(std::move(further), grid, ranks.training, working_, progress_record), fault_(run.fault, ranks.me, engine_, progress_record) {}
 
   void add_generator(const GenerationPlace& place, const GeneratorCapacity& limits, const RunRanks& ranks, ProgressRecord& progress_record) {
     orders_ = ranks.orders;
@@ -217,7 +217,7 @@ void planning(ProgressRecord& progress_record) {
 
 }  // namespace
 
-std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const RunData& data, const Identity& me, Grid& grid,
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const EngineConfig& config, const RunData& data, Grid& grid,
                                                 const RunRanks& ranks, Timers& timers, ProgressRecord& progress_record) {
   const auto beat = [&] { planning(progress_record); };
   const Capacity capacity = predicted_capacity(config, grid.layout(), grid.position(), beat);
@@ -228,12 +228,12 @@ std::unique_ptr<TrainingEngine> training_engine(const RunConfig& run, const Engi
   if (data.prompts) {
     place = generation_place(run, grid.layout());
     limits = generator_capacity(run, Index(data.prompts->longest()), place->layout);
-    const GeneratorBytes bytes = generation_bytes(config.model, *place, limits, me.rank);
+    const GeneratorBytes bytes = generation_bytes(config.model, *place, limits, ranks.me.rank);
     all.weights += bytes.weights;
     all = with_working(all, bytes.working);
   }
   collective_check(grid.world(), [&] { check_device_limit(run, config, grid.layout(), grid.position(), capacity, all); });
-  auto engine = std::make_unique<RunEngine>(run, config, capacity, all, std::move(further), me, grid, ranks, timers, progress_record);
+  auto engine = std::make_unique<RunEngine>(run, config, capacity, all, std::move(further), grid, ranks, timers, progress_record);
   if (place) engine->add_generator(*place, limits, ranks, progress_record);
   return engine;
 }

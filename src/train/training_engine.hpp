@@ -9,19 +9,12 @@
 #include "src/engine/gemm_choice/gemm_rate.hpp"
 #include "src/engine/generate/service.hpp"
 #include "src/engine/step/engine.hpp"
-#include "src/train/generation_orders.hpp"
+#include "src/train/run_ranks.hpp"
 #include "src/train/step_source.hpp"
 #include "src/train/validation.hpp"
 #include "src/watch/heartbeat.hpp"
 
 namespace gyr {
-
-// Ranks of a run in order: all, and those that train. `orders`: to the others (rl.generate.separate); null if there are none.
-struct RunRanks {
-  MPI_Comm all, training;
-  WaitPolicy patience;
-  GenerationOrders* orders = nullptr;
-};
 
 class TrainingEngine {
  public:
@@ -70,7 +63,7 @@ class TrainingEngine {
 
 // Makes the engine after planning its memory, with the generator of policy training, and loads the further models of the run.
 // `ranks.training`: the ranks of the grid in their order. Planning may take long, and a stop signal ends it with Exit::again.
-std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const RunData&, const Identity&, Grid&, const RunRanks&,
-                                                Timers&, ProgressRecord&);
+std::unique_ptr<TrainingEngine> training_engine(const RunConfig&, const EngineConfig&, const RunData&, Grid&, const RunRanks&, Timers&,
+                                                ProgressRecord&);
 
 }  // namespace gyr

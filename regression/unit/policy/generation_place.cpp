@@ -88,7 +88,7 @@ TEST(generation_place, drawn_layouts_move_and_plan_the_whole_model) {
   for (int trial = 0; trial < 40; ++trial) {
     const auto of = [&](std::vector<int> all) { return all[random() % all.size()]; };
     const int ranks = 8, tensor = of({1, 2, 4}), pipeline = of({1, 2}), own_tensor = of({1, 2, 4}), own_pipeline = of({1, 2}), used = of({4, 8});
-    const bool separate = used < ranks && of({0, 1});
+    const bool separate = used < ranks && tensor * pipeline <= ranks - used && of({0, 1});
     if (own_tensor * own_pipeline > used) continue;
     const std::string precision = of({0, 1}) ? "bf16" : "fp32";
     std::vector<std::string> overrides{fmt::format("parallel.tensor={}", tensor),
