@@ -280,6 +280,24 @@ TEST(policy_training, separate_ranks_killed_resume_bit_for_bit) {
   EXPECT_NE(r.err.find("remove the checkpoints after step 2"), std::string::npos) << r.err;
 }
 
+// Ranks that wait for each other's work notice that it has stopped. Answers that take longer than the limit end no run.
+TEST(policy_training, separate_ranks_detect_a_stopped_peer) {
+  const fs::path output = digits().folder / "stopped";
+  const Words settings =
+      with(stale_run(), {"rl.generate.ranks=1", "rl.generate.separate=true", "watchdog.seconds=1", "watchdog.heartbeat=0.1", "--anew"});
+  for (const int rank : {0, 1}) {
+    const Words fault{"fault.kind=stop", "fault.step=5", fmt::format("fault.rank={}", rank)};
+    const Result r = digits().train(output, 2, with(settings, fault));
+    EXPECT_EQ(r.code, int(Exit::again)) << r.err;
+    EXPECT_NE(r.err.find(fmt::format("rank {}", rank)), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("has written no heartbeat"), std::string::npos) << r.err;
+  }
+  const Words slow{"train.seq_length=1200", "rl.generate.max_new_tokens=1100", "rl.iterations=1", "rl.generate.sequences_together=1",
+                   "train.micro_batch_size=1"};
+  const Result r = digits().train(output, 2, with(settings, slow));
+  EXPECT_EQ(r.code, 0) << r.err;
+}
+
 TEST(policy_training, missing_answers_of_an_iteration_are_named) {
   const fs::path start = start_of_runs(), output = digits().folder / "missing";
   Words words = short_run(start);

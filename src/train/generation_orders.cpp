@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/train/generation_orders.hpp"
 
-#include <time.h>
+#include "src/train/peer_wait.hpp"
 
 namespace gyr {
 
@@ -38,8 +38,9 @@ GenerationOrder order_of(const std::vector<double>& values) {
 
 }  // namespace
 
-GenerationOrders::GenerationOrders(Mesh training, Mesh generating, MPI_Comm world, ProgressRecord& progress_record)
-    : training_(std::move(training)), generating_(std::move(generating)), progress_record_(progress_record),
+GenerationOrders::GenerationOrders(Mesh training, Mesh generating, const std::filesystem::path& output, MPI_Comm world,
+                                   ProgressRecord& progress_record)
+    : training_(std::move(training)), generating_(std::move(generating)), progress_record_(progress_record), peers_(output, training_.ranks),
       world_("orders", duplicated(world), &progress_record), device_(false, 0) {}
 
 GenerationOrders::~GenerationOrders() { send({}); }
@@ -58,11 +59,7 @@ GenerationOrder GenerationOrders::receive() {
   const int from = training_.ranks.front();
   const auto arrived = [&](Tensor1<double> values) {
     Event event = world_.start_receive<double>(device_, values, from);
-    while (!event.done()) {
-      progress_record_.advance();
-      const timespec pause{0, 200'000};
-      nanosleep(&pause, nullptr);
-    }
+    wait_for(event, peers_, progress_record_);
   };
   progress_record_.phase("wait");
   double size = 0;

@@ -8,6 +8,7 @@
 #include "kernels/comm/mpi/transport.hpp"
 #include "src/engine/generate/request.hpp"
 #include "src/parallel/mesh.hpp"
+#include "src/watch/peer_progress.hpp"
 
 namespace gyr {
 
@@ -24,18 +25,19 @@ struct GenerationOrder {
 
 class GenerationOrders {
  public:
-  // Collective over `world`, the ranks of the run in order.
-  GenerationOrders(Mesh training, Mesh generating, MPI_Comm world, ProgressRecord&);
+  // Collective over `world`, the ranks of the run in order. `output`: folder of the run.
+  GenerationOrders(Mesh training, Mesh generating, const std::filesystem::path& output, MPI_Comm world, ProgressRecord&);
   ~GenerationOrders();  // orders the others to stop, also when an error ends the training
 
   // Called by every rank that trains; the first of them sends the order.
   void send(const GenerationOrder&);
-  // Called by the ranks that generate. Waits without a time limit, because the watchdog of the ranks that train detects their hangs.
+  // Called by the ranks that generate. Waits as long as the ranks that train make progress, and without limit before they have begun.
   GenerationOrder receive();
 
  private:
   const Mesh training_, generating_;
   ProgressRecord& progress_record_;
+  PeerProgress peers_;  // of the ranks that train
   Communicator world_;
   Device device_;
 };

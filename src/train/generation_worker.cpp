@@ -50,8 +50,8 @@ void generate_on_orders(const RunConfig& run, const Identity& me, GenerationOrde
     switch (order.kind) {
       case GenerationOrder::Kind::make:
         progress_record.phase("start");
-        worker.generator =
-            std::make_unique<PolicyGenerator>(worker.config, worker.training, worker.place, worker.limits, world, worker.working, progress_record);
+        worker.generator = std::make_unique<PolicyGenerator>(worker.config, worker.training, worker.place, worker.limits, world, worker.working,
+                                                             progress_record, run.output);
         break;
       case GenerationOrder::Kind::write:
         if (!std::exchange(is_attached, true)) watch.attach(run.output);  // the folder belongs to the run since its first step

@@ -6,6 +6,7 @@
 
 #include "kernels/comm/mpi/transport.hpp"
 #include "src/checkpoint/catalogue.hpp"
+#include "src/train/peer_wait.hpp"
 
 namespace gyr {
 
@@ -41,8 +42,10 @@ GeneratorBytes generation_bytes(const ModelConfig& model, const GenerationPlace&
   return bytes;
 }
 
-PolicyGenerator::PolicyGenerator(ModelState* trained, GenerationPlace place, MPI_Comm world, const Arena& working, ProgressRecord& progress_record)
-    : trained_(trained), place_(std::move(place)), working_(working), patience_(wait_policy_of(world)), mesh_(communicator_of(place_.mesh, world)) {
+PolicyGenerator::PolicyGenerator(ModelState* trained, GenerationPlace place, MPI_Comm world, const Arena& working, ProgressRecord& progress_record,
+                                 const std::filesystem::path& output)
+    : trained_(trained), place_(std::move(place)), working_(working), progress_record_(progress_record), peers_(output, place_.mesh.ranks),
+      patience_(wait_policy_of(world)), mesh_(communicator_of(place_.mesh, world)) {
   MPI_Comm run;
   MPI_Comm_dup(world, &run);
   world_ = std::make_unique<Communicator>("moves", backend::device_transport(mpi_transport(run, patience_)), &progress_record);
@@ -50,14 +53,14 @@ PolicyGenerator::PolicyGenerator(ModelState* trained, GenerationPlace place, MPI
 }
 
 PolicyGenerator::PolicyGenerator(ModelState& trained, GenerationPlace place, const GeneratorCapacity& limits, MPI_Comm world, const Arena& working,
-                                 ProgressRecord& progress_record)
-    : PolicyGenerator(&trained, std::move(place), world, working, progress_record) {
+                                 ProgressRecord& progress_record, const std::filesystem::path& output)
+    : PolicyGenerator(&trained, std::move(place), world, working, progress_record, output) {
   begin(trained.model(), trained.precision(), trained.trained(), trained.grid().layout(), limits, world, progress_record);
 }
 
 PolicyGenerator::PolicyGenerator(const EngineConfig& trained, const Layout& training, GenerationPlace place, const GeneratorCapacity& limits,
-                                 MPI_Comm world, const Arena& working, ProgressRecord& progress_record)
-    : PolicyGenerator(nullptr, std::move(place), world, working, progress_record) {
+                                 MPI_Comm world, const Arena& working, ProgressRecord& progress_record, const std::filesystem::path& output)
+    : PolicyGenerator(nullptr, std::move(place), world, working, progress_record, output) {
   begin(trained.model, trained.precision, trained.optimizer.trained(), training, limits, world, progress_record);
 }
 
@@ -106,9 +109,23 @@ void PolicyGenerator::update() {
   mover.finish();
 }
 
+// Ranks that do not generate wait until the others have finished.
+void PolicyGenerator::await_answers() {
+  const int first = place_.mesh.ranks.front();
+  double done = 0;
+  if (!service_) {
+    Event arrived = world_->start_receive<double>(device(), Tensor1<double>(&done, 1), first);
+    return wait_for(arrived, peers_, progress_record_);
+  }
+  if (world_->rank() != first) return;
+  for (int rank = 0; rank < world_->size(); ++rank)
+    if (!place_.mesh.index_of(rank)) world_->start_send<double>(device(), Tensor1<const double>(&done, 1), rank).host_wait();
+}
+
 std::vector<GeneratedText> PolicyGenerator::shared() {
   std::vector<GeneratedText> texts = std::exchange(texts_, {});
   if (place_.mesh.size() == world_->size()) return texts;
+  await_answers();
   std::vector<double> all;
   for (const GeneratedText& text : texts) {
     all.insert(all.end(), {double(text.id), double(text.sample)});

@@ -7,6 +7,7 @@
 #include "src/engine/generate/service.hpp"
 #include "src/parallel/mover.hpp"
 #include "src/train/policy_generation.hpp"
+#include "src/watch/peer_progress.hpp"
 
 namespace gyr {
 
@@ -18,11 +19,13 @@ GeneratorBytes generation_bytes(const ModelConfig&, const GenerationPlace&, cons
 class PolicyGenerator {
  public:
   // `world`: the ranks of the run in order. `working`: memory that the engines of the run use in turn, at least
-  // generation_bytes().working. Collective over the run, as all functions but write().
-  PolicyGenerator(ModelState& trained, GenerationPlace, const GeneratorCapacity&, MPI_Comm world, const Arena& working, ProgressRecord&);
+  // generation_bytes().working. `output`: folder of the run, whose heartbeats show the progress of ranks that generate. Collective over
+  // the run, as all functions but write().
+  PolicyGenerator(ModelState& trained, GenerationPlace, const GeneratorCapacity&, MPI_Comm world, const Arena& working, ProgressRecord&,
+                  const std::filesystem::path& output = {});
   // On a rank that only generates. The first two arguments describe the training engine on other ranks.
   PolicyGenerator(const EngineConfig&, const Layout& training, GenerationPlace, const GeneratorCapacity&, MPI_Comm world, const Arena& working,
-                  ProgressRecord&);
+                  ProgressRecord&, const std::filesystem::path& output);
   ~PolicyGenerator();
 
   bool holds_copy() const { return moves_.has_value(); }
@@ -35,14 +38,17 @@ class PolicyGenerator {
   std::vector<GeneratedText> shared();
 
  private:
-  PolicyGenerator(ModelState* trained, GenerationPlace, MPI_Comm world, const Arena& working, ProgressRecord&);
+  PolicyGenerator(ModelState* trained, GenerationPlace, MPI_Comm world, const Arena& working, ProgressRecord&, const std::filesystem::path& output);
   void begin(const ModelConfig&, DType precision, const Trained&, const Layout& training, const GeneratorCapacity&, MPI_Comm world, ProgressRecord&);
   Index common_message_bytes() const;
+  void await_answers();
   Device& device() { return trained_ ? trained_->device() : generator_->device(); }
 
   ModelState* const trained_;  // null on a rank that only generates
   const GenerationPlace place_;
   const Arena& working_;
+  ProgressRecord& progress_record_;
+  PeerProgress peers_;  // of the ranks that generate
   const WaitPolicy patience_;
   MPI_Comm mesh_;                        // of the ranks that generate
   std::unique_ptr<Communicator> world_;  // of all ranks of the run

@@ -35,7 +35,7 @@ void on_run_ranks(const RunConfig& run, int attempt, MPI_Comm world, const std::
   const Mesh training = training_ranks(run, me.ranks);
   if (training.size() == me.ranks) return train({world, world, me, patience}, watch);
   const Subset subset(training, world);
-  GenerationOrders orders(training, generating_ranks(run, me.ranks), world, watch.progress_record());
+  GenerationOrders orders(training, generating_ranks(run, me.ranks), run.output, world, watch.progress_record());
   if (subset.comm == MPI_COMM_NULL) generate_on_orders(run, me, orders, world, watch);
   else train({world, subset.comm, me, patience, &orders}, watch);
 }

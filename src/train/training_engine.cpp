@@ -42,7 +42,7 @@ class RunEngine final : public TrainingEngine {
   void add_generator(const GenerationPlace& place, const GeneratorCapacity& limits, const RunRanks& ranks, ProgressRecord& progress_record) {
     orders_ = ranks.orders;
     if (orders_) orders_->send({.kind = GenerationOrder::Kind::make});
-    generator_ = std::make_unique<PolicyGenerator>(engine_, place, limits, ranks.all, working_, progress_record);
+    generator_ = std::make_unique<PolicyGenerator>(engine_, place, limits, ranks.all, working_, progress_record, run_.output);
   }
 
   void initialise() override {

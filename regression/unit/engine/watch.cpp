@@ -4,6 +4,7 @@
 #include "src/supervisor/observer.hpp"
 #include "src/supervisor/supervisor.hpp"
 #include "src/watch/outcome.hpp"
+#include "src/watch/peer_progress.hpp"
 #include "src/watch/stop.hpp"
 #include "src/watch/verdict.hpp"
 
@@ -258,6 +259,26 @@ pid_t idle_process() {
 }
 
 // If the processes of all ranks are gone, the job has ended, and no single rank is at fault.
+TEST(watch, progress_of_peers_is_read_from_heartbeats) {
+  const Folder folder;
+  PeerProgress peers(folder.path(), {1, 2});
+  EXPECT_TRUE(peers.moved()) << "no rank has written a heartbeat";
+  const HeartbeatFile file(heartbeat_path(folder.path()));
+  const auto write = [&](int rank, std::uint64_t progress) {
+    ProgressSnapshot snapshot;
+    snapshot.progress = progress;
+    file.write(heartbeat_of({rank, 3, 0}, snapshot, 0, false));
+  };
+  for (const int rank : {0, 1, 2}) write(rank, 5);
+  EXPECT_TRUE(peers.moved());
+  EXPECT_FALSE(peers.moved());
+  write(0, 9);
+  EXPECT_FALSE(peers.moved()) << "rank 0 is no peer";
+  write(2, 6);
+  EXPECT_TRUE(peers.moved());
+  EXPECT_FALSE(peers.moved());
+}
+
 TEST(watch, ranks_are_lost_only_while_others_live) {
   for (const int killed : {1, 2}) {
     const Folder folder;
