@@ -44,7 +44,8 @@ class CompressedText : public Decompressor {
   virtual std::size_t decompress(std::string_view rest, char* to) = 0;  // decompresses and consumes some of `rest`; number of bytes written
 
   [[noreturn]] void damaged(const char* why) const {
-    fail(Exit::data, "{}: is damaged at byte {} of {}: {}; fetch it again", path_.string(), consumed_, compressed_.size(), why);
+    fail(Exit::data, "{}: is damaged at byte {} of {}: {}; fetch it again, or if you joined compressed and other files, unpack them first",
+         path_.string(), consumed_, compressed_.size(), why);
   }
   std::string_view compressed_;
   std::filesystem::path path_;

@@ -177,6 +177,10 @@ void print_advice(const BuildReport& report, const BuildOptions& options, const 
   if (const auto cells = std::find_if(options.inputs.begin(), options.inputs.end(), is_table); plain && cells != options.inputs.end())
     std::printf("note: %s is read as plain text, with its commas and header; to read one column, make JSON lines of it: {\"text\": ...}\n",
                 printable(cells->string()).c_str());
+  const auto is_json = [](const auto& path) { return path.extension() == ".json"; };
+  if (const auto array = std::find_if(options.inputs.begin(), options.inputs.end(), is_json); plain && array != options.inputs.end())
+    std::printf("warning: %s is read as plain text, with its braces and keys; write an object per line and name the file .jsonl\n",
+                printable(array->string()).c_str());
   if (options.format.labelled || !options.format.source_key.empty()) return;
   std::string further = fmt::format("model.vocab_size={}", vocab_size);
   if (options.format.conversation) further = settings_of_examples;

@@ -422,6 +422,9 @@ inline constexpr bool is_list<std::vector<T>*> = true;
 // of their text.
 std::string advice_on_list(const std::string& text, const std::string& path) {
   std::error_code no;
+  for (const char* const ending : {".bin", ".idx"})
+    if (path == "data.prefixes" && text.ends_with(ending))
+      return fmt::format("is one of the two token files of a PREFIX; write [{}]", shown(text.substr(0, text.size() - 4)));
   if (path == "data.prefixes" && std::filesystem::is_regular_file(text, no))
     return fmt::format(
         "is a file, not a list of PREFIXes of token files; `gyrfalcon data build {} PREFIX --tokenizer FILE` makes them from text, and "

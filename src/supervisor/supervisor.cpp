@@ -117,6 +117,7 @@ class Supervisor {
   void forward(Process& process) {
     for (const int number : StopSignals::numbers)
       for (int& count = forwarded_[number]; count < StopSignals::count(number); ++count) {
+        if (count == 0) print(fmt::format("{}: the ranks save after the present step and end; a save may take a while", stop_reason(number)));
         if (number != SIGINT || count == 0) process.signal(forwarded(number));
         else if (count == 1) print("waiting until the ranks have saved and ended; SIGQUIT (Ctrl-\\) ends this program at once, without its table");
       }

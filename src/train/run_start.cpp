@@ -134,10 +134,11 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
       if (changes != Changes::known) require_loadable(*newest, changed);
       if (changes == Changes::weighed) require_same_function(changed, newest->filename().string());
       if (changes != Changes::known) compare_inputs(saved, changes, newest->filename().string());
-      if (const std::string old = old_values(changed); !old.empty())
+      const bool continues = saved.step < parts_.run.train.steps;
+      if (const std::string old = old_values(changed); continues && !old.empty())
         print_line(
             fmt::format("the run continues with the new values; to keep the old ones, stop it and add them: gyrfalcon train DECK --resume {}", old));
-      print_line(text_of_moved_decay(changed, parts_.run.lr));
+      if (continues) print_line(text_of_moved_decay(changed, parts_.run.lr));
       return Candidate{*newest, saved.step};
     } catch (const Error& error) {  // the error is the same on every rank
       pass_over(error);
