@@ -131,6 +131,7 @@ check_grid() {
     64 | 65 | 66 | 78) refuse "$code" "the deck is refused on the $1 ranks of this job: $(sed -n '/^RUN /d; /^gyrfalcon: /,$p' <<< "$said")" ;;
     74) refuse 74 "gyrfalcon plan cannot read the deck or a file that it names: $(sed -n '/^RUN /d; /^gyrfalcon: /,$p' <<< "$said")" ;;
     *) said=$(sed '/^RUN /d' <<< "$said" | tail -n 1)
-      printf '%s: the deck is not checked on %s ranks, because gyrfalcon plan returned %s here%s\n' "$(basename "$0")" "$1" "$code" "${said:+: $said}" >&2 ;;
+      if [ "$code" = 124 ]; then said='took longer than 60 s' code=''; fi
+      printf '%s: the deck is not checked on %s ranks, because gyrfalcon plan %s here%s\n' "$(basename "$0")" "$1" "${code:+returned }${code:-$said}" "${code:+${said:+: $said}}" >&2 ;;
   esac
 }

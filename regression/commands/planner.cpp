@@ -493,7 +493,7 @@ TEST(planner, reports_state_steps_grid_and_units) {
   expect(plan, "training +[0-9.]+ days for 1\\.00 T tokens \\([0-9]+ per parameter\\) in 7629395 steps at this rate; ");
   expect(plan, "category +MiB +content");
   expect(plan, "[KM]iB per call +[KM]iB in total");
-  expect(plan, "Kernels of a step on rank [0-9]+ \\(stage 0, tensor rank [0-9]+\\), which computes most");
+  expect(plan, "Kernels of a step on rank [0-9]+ \\(stage 0, tensor rank [0-9]+\\), which executes most FLOPs");
   EXPECT_FALSE(std::regex_search(plan, std::regex(" [0-9.]+ [KMG]iB +[0-9.]+ [KMG]iB "))) << "cells have no units of their own\n" << plan;
   expect(planned({"--longest"}), "\\([0-9]+ data x 1 pipeline x 2 tensor = 8 ranks, micro-batches of [0-9]+; lengths in steps of 256 tokens\\)");
   expect(planned({"parallel.pipeline=2"}), "ideal bubble +[0-9.]+ % of a step, by formula: equal stages");

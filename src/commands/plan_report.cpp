@@ -405,7 +405,7 @@ Facts plan_facts(const RunPlan& plan, bool with_tokens) {
   for (const std::string& text : {batch_limit_text(run, layout.ranks()), divisible_batch_text(run, layout.ranks())})
     if (!text.empty()) facts.emplace_back("batch", text);
   if (layout.size(Axis::pipeline) > 1)
-    facts.emplace_back("ideal bubble", fmt::format("{:.1f} % of a step, by formula: equal stages, and messages without cost{}",
+    facts.emplace_back("ideal bubble", fmt::format("{:.1f} % of a step, by formula: equal stages that only compute, and messages without cost{}",
                                                    100 * bubble_fraction(config.schedule, shape),
                                                    shape.chunks > 1 ? fmt::format("; {} interleaved stages on each rank", shape.chunks) : ""));
   for (const FurtherPlan& f : further) facts.emplace_back("models." + f.placed.use.name, further_text(f));
@@ -464,7 +464,7 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
                                    traffic_table(list, layout)
                              : "") +
          further_traffic(plan.further) +
-         fmt::format("\nKernels of a step on rank {} (stage {}, tensor rank {}), which computes most\n", layout.rank_at(slowest.position),
+         fmt::format("\nKernels of a step on rank {} (stage {}, tensor rank {}), which executes most FLOPs\n", layout.rank_at(slowest.position),
                      layout.coordinate(slowest.position, Axis::pipeline), layout.coordinate(slowest.position, Axis::tensor)) +
          kernel_table(slowest);
 }
