@@ -196,11 +196,11 @@ void read_retrieval(Section& s, ModelConfig& m) {
                     "layers of the encoder of neighbours, which the first layer R has: * (attention), X (attention to the chunk) and - (MLP)")
                   .not_empty()
                   .value();
-  c.dropout =
-      s.get("dropout", c.dropout, "dropout probability of attention weights and of what layers add to the stream, in the encoder of neighbours only")
-          .at_least(0)
-          .at_most(0.99)
-          .effect(Effect::course);
+  c.dropout = s.get("encoder_dropout", c.dropout,
+                    "dropout probability of attention weights and of what layers add to the stream, in the encoder of neighbours only")
+                  .at_least(0)
+                  .at_most(0.99)
+                  .effect(Effect::course);
 }
 
 const LayerSection retrieval_section{"retrieval", "layers R: attention to retrieved neighbours (RETRO)", read_retrieval};

@@ -70,7 +70,8 @@ void StoredCheckpoint::open_folder() {
           name_);
   const bool damaged = fs::exists(path_ / "index.h5", error);
   require(fs::exists(manifest, error), damaged ? Exit::data : Exit::missing,
-          "{}: is neither a complete checkpoint nor a Hugging Face folder: it has no {}{}", name_, manifest_name, damaged ? "" : runs_near(path_));
+          "{}: is neither a complete checkpoint nor a Hugging Face folder: {} does not exist{}", name_, manifest.string(),
+          damaged ? "" : runs_near(path_));
   manifest_ = manifest_of(text_of_file(manifest, most_manifest), manifest.string());
   for (const ManifestFile& file : manifest_.files) check_size(path_ / file.name, file.bytes);
 }

@@ -142,7 +142,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.retrieval.chunk", {"2", function}},
                                                                          {"model.retrieval.neighbors", {"1", function}},
                                                                          {"model.retrieval.encoder", {"X-", function}},
-                                                                         {"model.retrieval.dropout", {"0.3", course}},
+                                                                         {"model.retrieval.encoder_dropout", {"0.3", course}},
                                                                          {"model.short_conv.kernel", {"3", function}},
                                                                          {"model.short_conv.bias", {"true", function}},
                                                                          {"model.mlp.intermediate_size", {"32", function}},

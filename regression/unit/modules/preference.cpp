@@ -200,7 +200,7 @@ TEST(preference, every_fitting_pair_occurs_once_per_epoch) {
     EXPECT_EQ(seen, fit);
     const std::size_t out = lengths.size() / 2 - fit.size();
     const std::string note = data.notes().at(0);
-    EXPECT_NE(note.find(fmt::format("{} pairs in", fit.size())), std::string::npos) << note;
+    EXPECT_NE(note.find(fmt::format("{} pair{} in", fit.size(), fit.size() == 1 ? "" : "s")), std::string::npos) << note;
     EXPECT_EQ(note.find(fmt::format("; {} longer than a window", out)) != std::string::npos, out > 0) << note;
   }
 }
