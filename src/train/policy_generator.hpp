@@ -5,6 +5,7 @@
 
 #include "kernels/comm/mpi/transport.hpp"
 #include "src/engine/generate/service.hpp"
+#include "src/engine/step/engine.hpp"
 #include "src/parallel/mover.hpp"
 #include "src/train/policy_generation.hpp"
 #include "src/watch/peer_progress.hpp"
