@@ -111,7 +111,7 @@ void PolicyGenerator::update() {
 
 // Ranks that do not generate wait until the others have finished.
 void PolicyGenerator::await_answers() {
-  const int first = place_.mesh.ranks.front();
+  const int first = *place_.mesh.ranks.begin();
   double done = 0;
   if (!service_) {
     Event arrived = world_->start_receive<double>(device(), Tensor1<double>(&done, 1), first);

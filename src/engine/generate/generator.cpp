@@ -200,6 +200,7 @@ std::vector<DrawnToken> Generator::decode(std::span<const Step> steps, const Sam
 
 std::vector<DrawnToken> Generator::advance(const SequenceLayout& sequences, std::span<const Token> tokens, const GivenText& source,
                                            const Sampling& sampling, std::span<const DrawPlace> places) {
+  grid_.begin_task(sequences.seq_length == 1 ? "decode" : "prompt");  // shows the watchdog that this rank makes progress
   Communicator& pipeline = grid_.group(Axis::pipeline);
   const int rank = pipeline.rank();
   Scope scope(device_->scratch);
