@@ -240,6 +240,19 @@ TEST(policy_training, separate_ranks_generate_the_answers_of_one_rank) {
   }
 }
 
+// The plan refuses what the run would: answers of many sequences together need more memory than training.
+TEST(policy_training, plan_counts_ranks_that_only_generate) {
+  const auto planned = [&](const Words& more) {
+    return run(with({"plan", digits().deck, "-n", "2", "rl.generate.ranks=1", "rl.generate.separate=true", "train.seq_length=1200",
+                     "rl.generate.max_new_tokens=1100", "train.micro_batch_size=1"},
+                    more));
+  };
+  const Result r = planned({"memory.device_bytes=25000000"});
+  EXPECT_EQ(r.code, int(Exit::config)) << r.out << r.err;
+  EXPECT_NE(r.err.find("a rank that only generates (1) takes"), std::string::npos) << r.err;
+  EXPECT_EQ(planned({"memory.device_bytes=25000000", "rl.generate.sequences_together=2"}).code, 0);
+}
+
 // Weights that do not change write the same answers in every iteration, however old they are.
 TEST(policy_training, age_of_unchanged_weights_makes_no_difference) {
   const auto course = [&](const char* staleness) {

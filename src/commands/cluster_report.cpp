@@ -12,6 +12,7 @@
 #include "src/base/terminal.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/commands/policy_report.hpp"
+#include "src/config/generation_ranks.hpp"
 
 namespace gyr {
 
@@ -132,6 +133,16 @@ std::string text_if_none_fits(const RunPlan& plan, double usable) {
                      counted(ranks, "rank"), bytes_text(states / ranks), counted(Index(std::ceil(states / usable)), "rank"));
 }
 
+// Memory of ranks that only generate; `usable`: that of a device, 0: no limit.
+void require_generator_fits(const RunPlan& plan, double usable) {
+  const GeneratorBytes alone = plan.generator();
+  const double bytes = double(alone.weights + alone.working);
+  require(usable <= 0 || bytes <= usable, Exit::config,
+          "the plan does not fit in memory: a rank that only generates ({}) takes {} of {}; decode fewer answers at once "
+          "(rl.generate.sequences_together), or divide the weights by rl.generate.tensor or pipeline",
+          plan.generation ? plan.generation->mesh.text() : "", bytes_text(bytes), bytes_text(usable));
+}
+
 }  // namespace
 
 PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
@@ -147,6 +158,7 @@ std::optional<double> bytes_if_fits(const RunPlan& plan, const Cluster& cluster)
 }
 
 void require_fits(const RunPlan& plan, const Machine* machine) {
+  require_generator_fits(plan, machine ? machine->cluster.device.usable() : double(plan.run.device_bytes));
   const RankPlan* rank = &plan.largest_rank();
   double usable = double(plan.run.device_bytes);
   if (machine) {
@@ -305,7 +317,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   else exposed("fixed cost", bubble(p), "cost per step of the cluster file (fit.step)");
   if (const std::string text = retrieval_text(plan, p.seconds, machine); !text.empty()) facts.emplace_back("retrieval", text);
   facts.emplace_back(tokens_title, tokens_text(run));
-  facts.emplace_back("training", predicted.iteration ? training_text(run, tokens, *predicted.iteration, layout.ranks(), cluster)
+  facts.emplace_back("training", predicted.iteration ? training_text(run, tokens, *predicted.iteration, ranks_of_run(run, layout), cluster)
                                                      : training_text(run, tokens > 0 ? tokens : of_step * double(run.train.steps), of_step, rate,
                                                                      layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
