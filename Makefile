@@ -20,7 +20,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-policy bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## build the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -106,6 +106,9 @@ bench-peer: configure ## time a training step here and in PyTorch (from PyPI, 6 
 
 bench-generate: build ## time prompt processing and token generation here and in llama.cpp (from PyPI), alternately; RANKS=2 ROUNDS=5 TYPES="fp32 bf16 int8"
 	@RANKS='$(RANKS)' ROUNDS='$(ROUNDS)' TYPES='$(TYPES)' regression/bench/generate.sh
+
+bench-policy: build ## train on rewards here and in TRL (from PyPI, 6 GB), alternately; MODELS="digits tiny-90m" SEEDS="1 2 3 4 5" ROUNDS=3
+	@regression/bench/policy.sh
 
 bench-ranks: build ## time a training step on two ranks with data, tensor, pipeline and context parallelism; LENGTH=16384 SEQUENCES=2 ROUNDS=1: long sequences
 	@LENGTH='$(LENGTH)' SEQUENCES='$(SEQUENCES)' ROUNDS='$(ROUNDS)' LAYOUTS='$(LAYOUTS)' regression/bench/ranks.sh

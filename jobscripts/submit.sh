@@ -191,12 +191,14 @@ else
   echo "submit.sh: the deck is not checked, because the options do not state the number of ranks; RANKS=N would" >&2
 fi
 
-# A partition that the site file names twice: PARTITION, and an option among SUBMIT and SUBMIT_SBATCH or SUBMIT_QSUB.
-case " ${SUBMIT[*]-} ${given[*]-} " in
-  *' --partition'* | *' -p'* | *' -q'*)
-    [ -z "${PARTITION:-}" ] || printf '%s: warning: the site file names a partition with PARTITION=%s and in its options (%s); the option is used\n' \
-      "$(basename "$0")" "$PARTITION" "${SUBMIT[*]-} ${given[*]-}" >&2 ;;
-esac
+# A partition that is named twice: by PARTITION of the site file, and by an option.
+for word in ${options[@]+"${options[@]}"}; do
+  case $scheduler$word in
+    sbatch--partition* | sbatch-p* | qsub-q*)
+      [ -z "${PARTITION:-}" ] || printf '%s: warning: the site file sets PARTITION=%s, and an option names a partition, too (%s): the option is used\n' \
+        "$(basename "$0")" "$PARTITION" "$word" >&2 ;;
+  esac
+done
 
 # submit COMMAND...: runs it, or prints it with the settings of the script and of the site.
 submit() {

@@ -235,7 +235,7 @@ TEST(own_text, resume_without_overrides_prints_the_old_values) {
   };
   trained({"train.steps=2", "optimizer.lr=2e-3", "data.split=90,10"});
   const std::string resumed = trained({"train.steps=3", "--resume"});
-  const std::string way = "to keep the old ones, stop it and add them: gyrfalcon train DECK --resume ";
+  const std::string way = "to keep the old ones, stop it and add to the command: ";
   expect_parts(resumed, {way + "data.split=90,10 ", " optimizer.lr=0.002"});
   // A run without steps left continues with no values. The note about it is the last line of the log.
   const std::string done = trained({"train.steps=3", "--resume", "optimizer.lr=2e-3", "data.split=90,10"});

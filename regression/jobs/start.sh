@@ -207,7 +207,7 @@ for text in 'ranks: *8$' 'variable:  NCCL_IB_HCA=user' 'variable:  NCCL_SOCKET_I
 printf 'PARTITION=gpu\nSUBMIT_SBATCH=(-p cpu)\nexport UCX_TLS=rc,sm,self FI_PROVIDER=cxi\n' > "$folder/both.sh"
 with=(GYRFALCON_SITE="$folder/both.sh")
 submit 0 --dry-run slurm-gpu.sh my.yaml
-for text in 'names a partition with PARTITION=gpu and in its options ( *-p cpu)' 'UCX_TLS=rc,sm,self' 'FI_PROVIDER=cxi' 'ranks: *16$'; do said "$text"; done
+for text in 'sets PARTITION=gpu, and an option names a partition, too (-p)' 'UCX_TLS=rc,sm,self' 'FI_PROVIDER=cxi' 'ranks: *16$'; do said "$text"; done
 with=()
 with=(GYRFALCON=/no/program)
 submit 66 --dry-run slurm-gpu8.sh nosuch.yaml

@@ -80,9 +80,9 @@ std::string cost_text(const TrainingCost& cost, int ranks, const Cluster& cluste
 // Steps that read `tokens` with batches of `of_step` tokens, and their time, price and energy.
 std::string training_text(const RunConfig& run, double tokens, double of_step, double rate, int ranks, const Cluster& cluster) {
   const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-  return fmt::format("{} days for {} ({:.3g} per parameter) in {} at this rate{}; {}", days_text(run, cluster, cost), metric_text(tokens, " tokens"),
-                     tokens / double(parameter_count(run.model)), counted(Index(std::ceil(tokens / of_step)), "step"), error_bar(run, cluster),
-                     cost_text(cost, ranks, cluster));
+  return fmt::format("{} days for {} ({:.3g} per parameter) in {} at this rate{}; {}", days_text(run, ranks, cluster, cost),
+                     metric_text(tokens, " tokens"), tokens / double(parameter_count(run.model)), counted(Index(std::ceil(tokens / of_step)), "step"),
+                     error_bar(run, ranks, cluster), cost_text(cost, ranks, cluster));
 }
 
 // Iterations of policy training that generate `tokens` (0: those of the deck), with all their calls: time, price and energy.
@@ -189,28 +189,29 @@ TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&
   return {seconds, seconds * cluster.watts(ranks), seconds / 3600 * cluster.price(ranks)};
 }
 
-std::string days_text(const RunConfig& run, const Cluster& cluster, const TrainingCost& cost) {
-  const double days = cost.seconds / 86400, judged = is_judged_length(run) ? cluster.errors.largest() : 0;
-  if (judged == 0) return fmt::format("{:.4g}", days);
-  const int decimals = std::max(0, 1 - int(std::floor(std::log10(days * judged))));  // two digits of the error
-  const double shown = error_of(run, cluster);
-  return fmt::format("{:.{}f}", days, decimals) + (shown > 0 ? fmt::format(" ± {:.{}f}", days * shown, decimals) : "");
-}
-
-double error_of(const RunConfig& run, const Cluster& cluster) {
-  return !is_judged_length(run) || cluster.errors.measured == 0 ? 0 : cluster.errors.largest();
-}
-
-bool is_judged_length(const RunConfig& run) { return run.train.seq_length <= longest_judged; }
-
-std::string error_bar(const RunConfig& run, const Cluster& cluster) {
-  const double error = error_of(run, cluster);
-  return error > 0 ? fmt::format(" ± {:.1f} %", 100 * error) : "";
+std::string days_text(const RunConfig& run, int ranks, const Cluster& cluster, const TrainingCost& cost) {
+  const double days = cost.seconds / 86400, error = error_of(run, ranks, cluster);
+  if (error == 0) return fmt::format("{:.4g}", days);
+  const int decimals = std::max(0, 1 - int(std::floor(std::log10(days * error))));  // two digits of the error
+  return fmt::format("{:.{}f} ± {:.{}f}", days, decimals, days * error, decimals);
 }
 
 // Half width of an error bar where no step of this program was measured: the largest error seen when constants that were fitted to
 // one program served for another (src/planner/README.md, Accuracy).
 constexpr double proposed_error = 0.25;
+
+double error_of(const RunConfig& run, int ranks, const Cluster& cluster) {
+  const Cluster::Errors& e = cluster.errors;
+  if (!is_judged_length(run) || e.largest() == 0) return 0;
+  return e.measured > 0 && ranks == 1 ? e.largest() : std::max(e.largest(), proposed_error);
+}
+
+bool is_judged_length(const RunConfig& run) { return run.train.seq_length <= longest_judged; }
+
+std::string error_bar(const RunConfig& run, int ranks, const Cluster& cluster) {
+  const double error = error_of(run, ranks, cluster);
+  return error > 0 ? fmt::format(" ± {:.3g} %", 100 * error) : "";
+}
 
 std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) {
   const Cluster::Errors& e = cluster.errors;
@@ -230,8 +231,7 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
                                                   100 * e.published, e.published_steps, is_judged_length(run) ? advice : "");
   if (ranks > 1) text += "; not judged on several GPUs with this program";
   if (run.train.seq_length > longest_judged)
-    text = fmt::format("none: not judged on sequences of more than {} tokens, where attention takes most of the time. On shorter ones: {}",
-                       longest_judged, text);
+    text = fmt::format("none: not judged on sequences of more than {} tokens. On shorter ones: {}", longest_judged, text);
   const auto no_transformer = [](const LayerTraits& t) { return t.ssm || t.experts || attends(AttentionKind::latent)(t); };
   if (has_encoder(run.model) || has_layer(all_layers(run.model), no_transformer))
     text += "; this model has layers that a dense transformer does not have";
@@ -272,8 +272,9 @@ std::string without_overlap_text(const RunPlan& plan, const PredictedRun& predic
   Cluster apart = machine.cluster;
   apart.links_overlap = false;
   const double seconds = predict(predicted.plans, plan.config, plan.layout, apart, machine.profile ? &*machine.profile : nullptr).seconds;
-  return fmt::format("{} per step, {:.0f} % more, if communication does not overlap with computation (links.beside: false)", time_text(seconds, 4),
-                     100 * (seconds / predicted.longest().seconds - 1));
+  return fmt::format(
+      "{} per step, {:.0f} % more, if communication does not overlap with computation (links.beside: false), which the error bar does not cover",
+      time_text(seconds, 4), 100 * (seconds / predicted.longest().seconds - 1));
 }
 
 // Time that layers R and the encoder of neighbours add to a step of `seconds`; empty without them.
@@ -284,10 +285,11 @@ std::string retrieval_text(const RunPlan& plan, double seconds, const Machine& m
   return fmt::format("layers R add {}, {:.1f} % of a step without them", time_text(seconds - left, 3), 100 * (seconds / left - 1));
 }
 
-// Error bar of a step if this program was not measured on such a machine.
-std::string unjudged_bar(const RunConfig& run, const Cluster& cluster) {
-  const bool known = cluster.errors.published > 0 && is_judged_length(run);
-  return known ? fmt::format(" ± {:.0f} %, an estimate, see accuracy", 100 * proposed_error) : " error not known, see accuracy";
+// Error bar of a step, and whether it is an estimate because this program was not measured on such a machine.
+std::string bar_of_step(const RunConfig& run, int ranks, const Cluster& cluster) {
+  const std::string bar = error_bar(run, ranks, cluster);
+  if (bar.empty()) return " error not known, see accuracy";
+  return bar + (cluster.errors.measured == 0 || ranks > 1 ? ", an estimate, see accuracy" : "");
 }
 
 }  // namespace
@@ -298,7 +300,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);
-  const std::string bar = error_of(run, cluster) > 0 ? error_bar(run, cluster) : unjudged_bar(run, cluster);
+  const std::string bar = bar_of_step(run, layout.ranks(), cluster);
   Facts facts{{"memory", memory_text(plan, cluster)},
               {"step", fmt::format("{}; {}, {} per device;{}", time_text(p.seconds, 4), metric_text(rate, " tokens/s", 4),
                                    metric_text(rate / layout.ranks(), " tokens/s"), bar)},
@@ -329,7 +331,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
     facts.emplace_back(
         "build",
         "this program is built for CPUs, like the one with which the errors were judged; a program for GPUs counts fused kernels and predicts a "
-        "quarter less at 0.5B, which is farther from the measured step: use the higher time");
+        "quarter less at 0.5B, which is farther from the measured step: state the time printed here");
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));
   return facts;
 }

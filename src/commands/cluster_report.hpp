@@ -46,13 +46,13 @@ struct TrainingCost {
 TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&);
 // True if predictions were compared with measured steps of such long sequences.
 bool is_judged_length(const RunConfig&);
-// Half width of the error bar of a predicted time, as a fraction; 0 if predictions of such runs were not judged on steps of
-// this program.
-double error_of(const RunConfig&, const Cluster&);
+// Half width of the error bar of a predicted time, as a fraction: the error judged on steps of this program, on one rank; otherwise an
+// estimate; 0 if predictions of such runs or on this machine were not judged at all.
+double error_of(const RunConfig&, int ranks, const Cluster&);
 // ... as text: " ± 11.2 %"; empty if it is 0.
-std::string error_bar(const RunConfig&, const Cluster&);
+std::string error_bar(const RunConfig&, int ranks, const Cluster&);
 // Days of a training run with their error bar, "27.4 ± 3.1", and as many digits as the error determines.
-std::string days_text(const RunConfig&, const Cluster&, const TrainingCost&);
+std::string days_text(const RunConfig&, int ranks, const Cluster&, const TrainingCost&);
 // The kinds of evidence that the error bar was judged on.
 std::string error_text(const RunConfig&, int ranks, const Cluster&);
 // Price in the currency of the cluster file, as in "161 k EUR".

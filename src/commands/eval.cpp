@@ -16,6 +16,7 @@
 #include "src/commands/documents_option.hpp"
 #include "src/commands/notes.hpp"
 #include "src/commands/runtime.hpp"
+#include "src/commands/tokenizer_file.hpp"
 #include "src/commands/weights_option.hpp"
 #include "src/data/fingerprint.hpp"
 #include "src/data/text_references.hpp"
@@ -305,6 +306,7 @@ void evaluate(const EvalArguments& a, const RunConfig& run, Runtime& runtime) {
   std::optional<ClassCounts> classes;
   if (const auto& names = run.model.objective->classes(); !names.empty()) classes.emplace(names);
   std::optional<EvaluationProgress> progress;
+  if (runtime.rank() == 0 && !a.tokenizer.empty()) note_other_tokenizer(a.tokenizer, run.data.tokenizer, Tokenizer::load(a.tokenizer));
   if (runtime.rank() == 0) announce(a, evaluation->passages()), progress.emplace(evaluation->passages());
   const auto watch = [&](std::size_t done, std::size_t batches) {
     if (progress) (*progress)(done, batches);

@@ -16,9 +16,9 @@
 #include "src/commands/retrieval_option.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/commands/template_option.hpp"
+#include "src/commands/tokenizer_file.hpp"
 #include "src/commands/weights_option.hpp"
 #include "src/config/run_config.hpp"
-#include "src/data/fingerprint.hpp"
 #include "src/engine/generate/service.hpp"
 #include "src/pretrained/pretrained.hpp"
 #include "src/pretrained/weights.hpp"
@@ -182,19 +182,6 @@ void print_throughput(const GeneratorPace& pace, Index graphs, Index made) {
                graphs > 0 ? (" with " + counted(graphs, "CUDA graph")).c_str() : "");
 }
 
-// Warns of a tokenizer that is not the one of the model's deck.
-void note_other_tokenizer(const GenerateArguments& a, const RunConfig& run, const Tokenizer& given) {
-  std::error_code error;
-  const std::string& own = run.data.tokenizer;
-  if (a.tokenizer.empty() || own.empty() || !std::filesystem::is_regular_file(own, error)) return;
-  if (mark_of(own).sum == mark_of(a.tokenizer).sum) return;
-  std::fprintf(stderr, "%s\n",
-               printable_line(fmt::format("warning: --tokenizer {} ({}) is not the model's tokenizer, {} ({}): the text is meaningless unless equal "
-                                          "ids stand for equal tokens. Leave out --tokenizer to use the model's own",
-                                          a.tokenizer, counted(given.size(), "token"), own, counted(Tokenizer::load(own).size(), "token")))
-                   .c_str());
-}
-
 // Reports the size of the work before it begins, and prompts that are longer than the sequences of the training.
 void announce(const GenerateArguments& a, const RunConfig& run, const Questions& questions, Index longest_prompt) {
   const std::size_t prompts = questions.requests.size();
@@ -229,7 +216,7 @@ void generate(GenerateArguments& a, const RunConfig& run, Runtime& runtime) {
   for (const Request& request : questions.requests) asked = std::max(asked, Index(request.prompt.size()));
   require(a.sampling.tokens <= longest - asked, Exit::usage, "--tokens {}: the maximum is {} after a prompt of {} tokens", a.sampling.tokens,
           longest - asked, asked);
-  if (runtime.rank() == 0) note_other_tokenizer(a, run, tokenizer), announce(a, run, questions, asked);
+  if (runtime.rank() == 0) note_other_tokenizer(a.tokenizer, run.data.tokenizer, tokenizer), announce(a, run, questions, asked);
   Grid grid = grid_of(a, run, asked, runtime);
   Generator generator(run.model, precision_of(a.precision.empty() ? run.train.precision : a.precision), grid,
                       {std::min(Index(questions.requests.size()), a.batch_size), asked, a.sampling.tokens, factors_of(a.weights)});

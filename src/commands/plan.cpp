@@ -104,6 +104,7 @@ std::string search_command(const PlanArguments& a, int ranks) {
   for (const auto& [option, value] : {std::pair("--init-from", a.init_from), std::pair("-n", fmt::format("{}", ranks)),
                                       std::pair("--cluster", a.cluster), std::pair("--profile", a.profile)})
     if (!value.empty()) words.insert(words.end(), {option, value});
+  if (a.tokens > 0) words.insert(words.end(), {"--tokens", fmt::format("{:.0f}", a.tokens)});
   words.push_back("--explain");
   for (std::string& word : words) word = shell_word(word);
   return fmt::format("{}", fmt::join(words, " "));

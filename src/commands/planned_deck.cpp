@@ -91,7 +91,7 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
   d.expected = {best.prediction.seconds, StagePlans(config, layout_of(here, ranks)).largest_rank(config).bytes};
   d.notes = fmt::format("parallel.plan = auto, on {}: {}\nfastest: {}, micro-batches of {}, recompute {}, shard {}; {} per step{}",
                         machine.cluster.name, search_summary(result), best.choice.text(), best.choice.micro_batch_size, recompute_text(best.choice),
-                        name_of(best.choice.shard), time_text(best.prediction.seconds), error_bar(run, machine.cluster));
+                        name_of(best.choice.shard), time_text(best.prediction.seconds), error_bar(run, ranks, machine.cluster));
   return d;
 }
 

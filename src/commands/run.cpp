@@ -58,10 +58,9 @@ void add_run(Command& app, Action& action) {
   c->add_option("-n,--ranks", a->ranks, "MPI ranks")->required()->between(1, double(most_ranks));
   c->add_option("--launcher", a->launcher,
                 "mpiexec, srun, none (one rank), or any command that takes -n RANKS PROGRAM; default: the mpiexec of this program's MPI");
-  c->add_option(
-       "--spares", a->spares,
-       "Number of lost ranks that can be replaced; after that the data axis shrinks and the global batch stays. Default: any number. If one of "
-       "several hosts loses a rank in two attempts in a row, the second before a checkpoint is saved, the axis shrinks until one is saved")
+  c->add_option("--spares", a->spares,
+                "Number of lost ranks that can be replaced; after that the data axis shrinks and the global batch stays. Default: any number. With "
+                "several hosts it also shrinks if one host loses a rank in two attempts in a row without a new checkpoint, until one is saved")
       ->not_negative();
   c->add_flag("--accept-changes", a->accept_changes, "Continue even if changed deck keys make the model compute a different function");
   c->add_flag("--take-over", a->take_over,
@@ -121,9 +120,12 @@ void show_ranks(const std::filesystem::path& given) {
   const std::filesystem::path path = std::filesystem::is_directory(given) ? heartbeat_path(given) : given, folder = path.parent_path();
   const std::string holder = RunLock::living_holder(folder);
   if (!std::filesystem::exists(path) && !holder.empty()) return print_start("starting", holder, "its ranks have sent no heartbeat yet");
+  require(std::filesystem::exists(folder), Exit::missing, "{}: no such folder{}", folder.string(), runs_near(folder));
   require(std::filesystem::exists(path), Exit::missing,
-          "{}: no such file{}; a run that starts writes it to its output folder when its data are read and its memory is planned", path.string(),
-          runs_near(folder));
+          "{}: has no heartbeats (heartbeat.bin), so that no run has begun in it{}; the log, or supervisor.json of `gyrfalcon run`, tells why a "
+          "start was "
+          "refused",
+          folder.string(), runs_near(folder));
   const auto beats = read_heartbeats(path);
   require(!beats.empty(), Exit::data, "{}: contains no readable heartbeat", path.string());
   std::printf("%s", heartbeat_table(beats, wall_nanoseconds()).c_str());

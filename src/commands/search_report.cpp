@@ -25,12 +25,6 @@ struct Parts {
 
 std::string milli(double seconds) { return fmt::format("{:.1f}", 1e3 * seconds); }
 
-// Step time with its error bar, in ms.
-std::string milli_with_error(double seconds, double relative_error) {
-  const double error = seconds * relative_error;
-  return milli(seconds) + (error > 0 ? fmt::format(" ± {}", milli(error)) : "");
-}
-
 // Time that this layout takes longer than the first one, and its parts: "7.40 ms = compute +48.60, model-parallel comm
 // -41.20". The printed parts add up to the printed time: the largest one takes what rounding leaves.
 std::string loss_of(const FoundLayout& found, const FoundLayout& first) {
@@ -64,7 +58,7 @@ std::string taken_of(double takes, double has) {
 std::string ranking(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   std::vector<TableColumn> columns;
   for (const char* title : ranking_titles) columns.push_back({title, true});
-  columns[1] = {"layout", false, 110}, columns[3].right = columns[4].right = false, columns.back() = {"slower by", false, 44};
+  columns[1] = {"layout", false, 110}, columns[2].right = columns[4].right = false, columns.back() = {"slower by", false, 44};
   Table table(columns);
   for (const auto& row : ranking_rows(run, ranks, cluster, result)) table.row(row);
   return table.str();
@@ -115,9 +109,9 @@ std::string recompute_text(const LayoutChoice& c) {
 
 const std::vector<const char*> ranking_titles{"",
                                               "layout",
+                                              "shard",
                                               "micro-batch",
                                               "recompute",
-                                              "shard",
                                               "step ms",
                                               Parts::names[0],
                                               Parts::names[1],
@@ -132,9 +126,9 @@ std::vector<std::vector<std::string>> ranking_rows(const RunConfig& run, int ran
   std::vector<std::vector<std::string>> rows;
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     const FoundLayout& f = result.best[i];
-    std::vector<std::string>& row = rows.emplace_back(
-        std::vector<std::string>{fmt::format("{}", i + 1), f.choice.text(), fmt::format("{}", f.choice.micro_batch_size), recompute_text(f.choice),
-                                 name_of(f.choice.shard), milli_with_error(f.prediction.seconds, error_of(run, cluster))});
+    std::vector<std::string>& row = rows.emplace_back(std::vector<std::string>{fmt::format("{}", i + 1), f.choice.text(), name_of(f.choice.shard),
+                                                                               fmt::format("{}", f.choice.micro_batch_size), recompute_text(f.choice),
+                                                                               milli(f.prediction.seconds)});
     for (const double seconds : Parts(f.prediction).seconds) row.push_back(milli(seconds));
     row.push_back(fmt::format("{:.1f}", double(f.bytes) / double(1 << 30)));
     row.push_back(fmt::format("{:.1f}", 100 * utilisation(run, ranks, cluster, f.prediction.seconds)));
@@ -213,12 +207,12 @@ std::string equal_text(const RunConfig& run, const Cluster& cluster, const Searc
   std::size_t equal = 1;
   while (equal < result.best.size() && is_equal_within_error(result.best[equal], first, error)) ++equal;
   if (equal == 1) return "";
-  return fmt::format("Layouts 1 to {} differ by less than {} ms ({:.1f} %, the error of `accuracy`{}): the prediction cannot rank them\n", equal,
-                     milli(first.prediction.seconds * error), 100 * error, is_judged_length(run) ? "" : " on shorter sequences");
+  return fmt::format("Layouts 1 to {} differ by less than {} ms ({:.1f} %, the mean error for published steps{}): any of them may be the fastest\n",
+                     equal, milli(first.prediction.seconds * error), 100 * error, is_judged_length(run) ? "" : " of shorter sequences");
 }
 
-// `error`: relative error bar of the step time, 0 if it is not judged; `equal`: relative difference that the error covers.
-std::string own_layout_text(const SearchResult& result, int ranks, double error, double equal) {
+// `equal`: relative difference of step times that the error covers.
+std::string own_layout_text(const SearchResult& result, int ranks, double equal) {
   if (!result.own) return "";
   const OwnLayout& own = *result.own;
   if (!own.found) return fmt::format("The deck's own layout cannot run on {} ranks of this cluster: {}\n", ranks, own.refused);
@@ -229,8 +223,7 @@ std::string own_layout_text(const SearchResult& result, int ranks, double error,
   std::string difference = own.place == 1 ? "no layout is faster" : "slower than the first by " + loss_of(found, first);
   if (own.place != 1 && is_equal_within_error(found, first, equal)) difference += ", which is within the error";
   return fmt::format("The deck's own layout has {}: {}, micro-batches of {}, recompute {}, shard {}; {} ms per step; {}\n", place, own.choice.text(),
-                     own.choice.micro_batch_size, recompute_text(own.choice), name_of(own.choice.shard),
-                     milli_with_error(found.prediction.seconds, error), difference);
+                     own.choice.micro_batch_size, recompute_text(own.choice), name_of(own.choice.shard), milli(found.prediction.seconds), difference);
 }
 
 // Sentence about layouts that a search which ended early did not predict; otherwise empty.
@@ -245,8 +238,8 @@ std::string ended_text(const SearchResult& result) {
 
 std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {
   const LayoutChoice& best = result.best.front().choice;
-  std::string text = ended_text(result) + equal_text(run, cluster, result) +
-                     own_layout_text(result, ranks, error_of(run, cluster), is_judged_length(run) ? cluster.errors.largest() : 0);
+  std::string text =
+      ended_text(result) + equal_text(run, cluster, result) + own_layout_text(result, ranks, is_judged_length(run) ? cluster.errors.largest() : 0);
   for (const std::string& line : {batch_limit_text(run, ranks), divisible_batch_text(run, ranks)})
     if (!line.empty()) text += line + '\n';
   if (const std::string line = defaults_text(cluster); !line.empty()) text += "Defaults: " + line + '\n';
@@ -274,7 +267,7 @@ std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, 
   const auto row = [&](const std::string& name, const FoundLayout& f) {
     const double rate = double(run.largest_batch() * run.train.seq_length) / f.prediction.seconds;
     const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-    table.row({name, fmt::format("{:.0f}", rate), days_text(run, cluster, cost),
+    table.row({name, fmt::format("{:.0f}", rate), days_text(run, ranks, cluster, cost),
                cost.joules > 0 ? fmt::format("{:.4g}", cost.joules / 3.6e9) : "unknown", metric_text(cost.seconds / 3600 * ranks, ""),
                cost.price > 0 ? money_text(cost.price, cluster) : "unknown"});
   };
@@ -282,7 +275,7 @@ std::string costs_text(const RunConfig& run, int ranks, const Cluster& cluster, 
   if (result.own && result.own->found) row("deck", *result.own->found);
   return prose(fmt::format(
              "\nTraining of {} in {}{}: days at this rate, energy of the devices (device.watts x devices x time), and their price (device.price)\n",
-             metric_text(tokens, " tokens"), counted(steps_of(run, tokens), "step"), error_bar(run, cluster))) +
+             metric_text(tokens, " tokens"), counted(steps_of(run, tokens), "step"), error_bar(run, ranks, cluster))) +
          table.str();
 }
 
@@ -300,9 +293,9 @@ std::vector<std::string> keys_of(const RunConfig& run, const SearchResult& resul
 std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
   require_found(result, ranks, cluster);
   const std::vector<std::string> keys = keys_of(run, result, tokens);
-  return prose(fmt::format("{} of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms on the rank that computes longest, memory of the "
+  return prose(fmt::format("{} of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms{} on the rank that computes longest, memory of the "
                            "rank that uses most\n",
-                           counted(ranks, "rank"), cluster.name, search_summary(result))) +
+                           counted(ranks, "rank"), cluster.name, search_summary(result), error_bar(run, ranks, cluster))) +
          ranking(run, ranks, cluster, result) + prose(search_notes(run, ranks, cluster, result)) + costs_text(run, ranks, cluster, result, tokens) +
          fmt::format("\nRejected layouts\n{}\nOverrides of the fastest layout, after train DECK\n{}\n\nDeck keys of the fastest layout\n{}",
                      rejected(result), overrides_text(keys), deck_text(keys));

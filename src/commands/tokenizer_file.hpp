@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Loads the tokenizer that a command encodes text with.
+// The tokenizer that a command encodes text with.
 #pragma once
 
 #include <cstdio>
+#include <filesystem>
 #include <string>
 
 #include "kernels/base/printable.hpp"
+#include "src/base/quantity.hpp"
+#include "src/data/fingerprint.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {
@@ -18,6 +21,18 @@ inline Tokenizer encoding_tokenizer(const std::string& file, bool speaks) {
     std::fprintf(stderr, "warning: %s has no token of its own for %d of the 256 bytes: they become the unknown token or are left out\n",
                  printable(file).c_str(), lacking);
   return tokenizer;
+}
+
+// Warns of a tokenizer (`file`, loaded as `given`) that is not the one of the model's deck, `own`. Either path may be empty.
+inline void note_other_tokenizer(const std::string& file, const std::string& own, const Tokenizer& given) {
+  std::error_code error;
+  if (file.empty() || own.empty() || !std::filesystem::is_regular_file(own, error)) return;
+  if (mark_of(own).sum == mark_of(file).sum) return;
+  std::fprintf(stderr, "%s\n",
+               printable_line(fmt::format("warning: --tokenizer {} ({}) is not the model's tokenizer, {} ({}): text and figures are meaningless "
+                                          "unless equal ids stand for equal tokens. Leave out --tokenizer to use the model's own",
+                                          file, counted(given.size(), "token"), own, counted(Tokenizer::load(own).size(), "token")))
+                   .c_str());
 }
 
 }  // namespace gyr

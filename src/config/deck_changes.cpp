@@ -92,7 +92,7 @@ std::string old_values(const std::vector<DeckChange>& changes) {
   const auto declared = settings_known_to({paths});
   std::string text;
   for (const DeckChange& c : changes) {
-    if (is_of_start(c.key)) continue;  // a resumed run does not read it
+    if (is_of_start(c.key) || c.key == "output.folder") continue;  // not read by a resumed run; a copied folder stays a copy
     if (std::none_of(declared.begin(), declared.end(), [&](const Declaration& d) { return d.path == c.key; })) continue;
     text += (text.empty() ? "" : " ") + shell_word(fmt::format("{}={}", c.key, c.was));
   }
@@ -105,7 +105,8 @@ std::string remedy_for_function(const std::vector<DeckChange>& changes) {
     if (c.effect == Effect::function) of_function.push_back(c);
   const std::string old = old_values(of_function);
   return fmt::format(
-      "take the old values back{}, or start another run in another output.folder (with --init-from CHECKPOINT if no weight changes its shape)",
+      "take the old values back{}, or start another run in another output.folder (with --init-from CHECKPOINT if it has all weights, in the same "
+      "shapes)",
       old.empty() ? "" : fmt::format(" ({})", old));
 }
 

@@ -170,7 +170,11 @@ std::vector<double> speeds_of_stages(const Layout& layout, const ParallelConfig&
 
 // Remedy if parallel.data is that of another number of ranks, as when the layout of a large run is tried on few.
 std::string remedy_for_data(const ParallelConfig& p, int ranks) {
-  if (p.data == 0 || ranks % p.model_ranks() != 0) return "";
+  if (p.data == 0) return "";
+  if (ranks % p.model_ranks() != 0)
+    return ranks > p.data * p.model_ranks()
+               ? ""
+               : fmt::format("; to try this layout, leave out parallel.data and start a multiple of {} ranks", p.model_ranks());
   return fmt::format("; leave out parallel.data, which is then {}", ranks / p.model_ranks());
 }
 
@@ -262,24 +266,39 @@ std::vector<std::string> nearest_grids(const RunConfig& run, int ranks, std::siz
   return nearest_grids(run, ranks, most, run.parallel.context > 1 || run.train.seq_length > long_sequence, most_tried);
 }
 
-// Rank counts near `ranks` that have a valid grid, with that grid, as in "480 (15 x 8 x 1 x 4)": on either side the nearest
-// one, and the nearest one that differs from the deck's grid only in the data-parallel size. Empty if there is none.
-std::string nearest_rank_counts(const RunConfig& run, int ranks) {
-  std::map<int, std::string> counts;
+using GridsByRanks = std::map<int, std::string>;
+
+// The nearest number of ranks on either side of `ranks` that works with the deck's pipeline, context and tensor ranks, with its grid.
+GridsByRanks counts_of_grid(const RunConfig& run, int ranks) {
+  GridsByRanks counts;
   const ParallelConfig& p = run.parallel;
   const int model = p.model_ranks();
   for (const int side : {-1, 1}) {
     bool found = false;
-    for (int n = ranks + side; !found && n > 0 && std::abs(n - ranks) <= farthest; n += side)
-      for (const std::string& grid : nearest_grids(run, n, 1)) counts.emplace(n, grid), found = true;
-    found = false;
-    for (int data = ranks / model + (side > 0); !found && data > 0 && data <= 2 * (ranks / model + 1); data += side)
-      if (is_valid(run, {data, p.pipeline, p.context, p.tensor}, data * model))
+    for (int data = ranks / model + (side > 0); !found && data > 0 && std::abs(data - ranks / model) <= farthest; data += side)
+      if (data * model != ranks && is_valid(run, {data, p.pipeline, p.context, p.tensor}, data * model))
         counts.emplace(data * model, fmt::format("{} x {} x {} x {}", data, p.pipeline, p.context, p.tensor)), found = true;
   }
+  return counts;
+}
+
+// ... as text: "480 (15 x 8 x 1 x 4), 512 (16 x 8 x 1 x 4)"; empty if there is none.
+std::string text_of(const GridsByRanks& counts) {
   std::vector<std::string> texts;
   for (const auto& [count, grid] : counts) texts.push_back(fmt::format("{} ({})", count, grid));
   return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// Numbers of ranks near `ranks` that have a valid grid: on either side the nearest one, and that of counts_of_grid.
+GridsByRanks nearest_rank_counts(const RunConfig& run, int ranks) {
+  GridsByRanks counts;
+  for (const int side : {-1, 1}) {
+    bool found = false;
+    for (int n = ranks + side; !found && n > 0 && std::abs(n - ranks) <= farthest; n += side)
+      for (const std::string& grid : nearest_grids(run, n, 1)) counts.emplace(n, grid), found = true;
+  }
+  counts.merge(counts_of_grid(run, ranks));
+  return counts;
 }
 
 // Advice on the grids of `ranks` ranks, or if none is valid on other rank counts; empty if none was found.
@@ -291,7 +310,7 @@ std::string advice_on_grids(const RunConfig& run, int ranks) {
       if (grids.size() < most_named && std::find(grids.begin(), grids.end(), grid) == grids.end()) grids.push_back(grid);
   if (!grids.empty())
     return fmt::format("Grids ({}) that work on {} rank{}, if they fit in memory: {}", axes, ranks, ranks > 1 ? "s" : "", fmt::join(grids, ", "));
-  const std::string counts = nearest_rank_counts(run, ranks);
+  const std::string counts = text_of(nearest_rank_counts(run, ranks));
   if (counts.empty()) return "";
   return fmt::format("No grid was found for {} rank{}. Numbers of ranks that work, with a grid ({}), if it fits in memory: {}", ranks,
                      ranks > 1 ? "s" : "", axes, counts);
@@ -307,6 +326,16 @@ std::string batch_limit_text(const RunConfig& run, int ranks) {
                      run.train.ramp.empty() ? batch_key(run) : "train.ramp with a common divisor of its batches", batch, batch, ranks);
 }
 
+namespace {
+
+// Other numbers of ranks that suit the deck; empty if there are none.
+std::string text_of_fitting_counts(const RunConfig& run, int ranks) {
+  const std::string counts = text_of(counts_of_grid(run, ranks));
+  return counts.empty() ? "" : fmt::format(". Numbers of ranks that suit the deck, with their grids: {}", counts);
+}
+
+}  // namespace
+
 std::string divisible_batch_text(const RunConfig& run, int ranks) {
   const Index batch = run.train.global_batch_size, shared = std::gcd(batch, Index(ranks));
   if (!run.train.ramp.empty()) return "";
@@ -315,9 +344,10 @@ std::string divisible_batch_text(const RunConfig& run, int ranks) {
     const Index other = (batch + divisor / 2) / divisor * divisor;
     if (ranks % divisor == 0 && other > 0 && std::abs(other - batch) <= batch / 10)
       return fmt::format(
-          "{5} = {0} and {1} ranks have the common divisor {2}: the data-parallel ranks of a grid of {1} are at most {2}. With {5} = {3} they may be "
-          "{4}",
-          batch, ranks, shared, other, divisor, batch_key(run));
+                 "{5} = {0} and {1} ranks have the common divisor {2}: the data-parallel ranks of a grid of {1} are at most {2}. With {5} = {3} they "
+                 "may be {4}",
+                 batch, ranks, shared, other, divisor, batch_key(run)) +
+             text_of_fitting_counts(run, ranks);
   }
   return "";
 }

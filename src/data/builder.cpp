@@ -218,13 +218,13 @@ class Builder {
   void prepare() {
     require(!options_.inputs.empty(), Exit::config, "no input file is given");
     require_prefix_for(options_.inputs, options_.prefix);
+    const auto description = fingerprint_path(options_.prefix);
+    require(!std::filesystem::exists(description) || is_fingerprint(description), Exit::usage,
+            "{}: exists and is not a fingerprint of token files, so it is not replaced; choose another PREFIX", description.string());
     for (const auto& path : outputs_of(options_.prefix)) {
       require(!std::filesystem::is_directory(path), Exit::io, "{}: is a folder; choose another prefix", path.string());
       require(options_.overwrite || !std::filesystem::exists(path), Exit::usage, "{}: exists; choose another PREFIX, or --overwrite", path.string());
     }
-    const auto description = fingerprint_path(options_.prefix);
-    require(!std::filesystem::exists(description) || is_fingerprint(description), Exit::usage,
-            "{}: exists and is not a fingerprint of token files, so it is not replaced; choose another PREFIX", description.string());
     const std::int64_t vocab_size = tokenizer_ ? tokenizer_->size() : max_length;
     require(!options_.eod || (*options_.eod >= 0 && *options_.eod < vocab_size), Exit::config, "end-of-document id {} is not in the vocabulary of {}",
             options_.eod.value_or(0), vocab_size);

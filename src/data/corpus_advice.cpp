@@ -83,8 +83,10 @@ std::string suggested_settings(const BuildReport& report) {
   const std::int64_t epoch = std::max<std::int64_t>(1, report.tokens / step_tokens);
   const std::int64_t steps = std::max<std::int64_t>(50, epoch < 1000 ? std::min<std::int64_t>(1000, 4 * epoch) : epoch);
   const std::int64_t validation = report.tokens / 20 / step_tokens;
+  const SequenceRange range = validation_range(report);
+  const double validation_tokens = double(report.tokens) * double(range.last - range.first) / double(std::max<std::int64_t>(1, report.documents));
   const std::string evaluation =
-      has_validation_split(report)
+      has_validation_split(report) && validation_tokens > suggested_length
           ? fmt::format("train.eval_every={} train.eval_batches={}", std::max<std::int64_t>(1, steps / 5), std::clamp<std::int64_t>(validation, 1, 8))
           : "train.eval_every=0";
   return fmt::format("train.steps={} optimizer.warmup_steps={} {}", steps, std::clamp<std::int64_t>(steps / 20, 1, 2000), evaluation) +

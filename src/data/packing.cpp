@@ -80,12 +80,12 @@ class PackedSamples : public Samples {
       tokens += kept(document);
       truncated += texts_ == 1 && file_.length(document) > capacity_ - reserved_;
     }
-    return fmt::format("{}: {} in {} of {} tokens, {:.1f} % full{}", file_.prefix().string(),
-                       counted(Index(documents_.size()), texts_ == 1 ? "document" : "pair"), counted(per_epoch(), "window"), capacity_,
-                       100.0 * double(tokens) / double(capacity_ * per_epoch()),
-                       truncated > 0                  ? fmt::format("; {} longer than a window lose{} the end", truncated, truncated == 1 ? "s" : "")
-                       : texts_ == 2 && left_out_ > 0 ? fmt::format("; {} longer than a window {} left out", left_out_, left_out_ == 1 ? "is" : "are")
-                                                      : "");
+    return fmt::format(
+        "{}: {} in {} of {} tokens, {:.1f} % full{}", file_.prefix().string(), counted(Index(documents_.size()), texts_ == 1 ? "document" : "pair"),
+        counted(per_epoch(), "window"), capacity_, 100.0 * double(tokens) / double(capacity_ * per_epoch()),
+        truncated > 0 ? fmt::format("; {} longer than a window lose{} the end (train.seq_length)", truncated, truncated == 1 ? "s" : "")
+        : texts_ == 2 && left_out_ > 0 ? fmt::format("; {} longer than a window {} left out", left_out_, left_out_ == 1 ? "is" : "are")
+                                       : "");
   }
 
  private:

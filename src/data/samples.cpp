@@ -23,7 +23,7 @@ std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L, 
   const std::int64_t tokens = tokens_in(file, r);
   require(tokens >= L + predicts, Exit::data,
           "{}: the split's {} ({} to {}) together have {}, but one sample needs {}; use a sequence length of at most {} (train.seq_length), a larger "
-          "proportion for this split (data.split), or {:.1f} times as much text",
+          "proportion for this split (data.split), or {:.1f} times as much text. If it is the validation split, train.eval_every=0 trains without",
           file.prefix().string(), counted(r.last - r.first, "sequence"), r.first, r.last - 1, counted(tokens, "token"), L + predicts,
           std::max<std::int64_t>(1, tokens - predicts), double(L + predicts) / double(std::max<std::int64_t>(1, tokens)));
   return (tokens - predicts) / L;

@@ -23,12 +23,18 @@ struct KnownFormat {
   std::string_view mark;
   const char* text;
 };
-constexpr std::array<KnownFormat, 11> known_formats{{
+constexpr std::array<KnownFormat, 14> known_formats{{
     {0, "PK\x03\x04", "is a zip archive; extract it first (unzip), and give the text files in it"},
     {257, "ustar", "is a tar archive; extract it first (tar -xf), and give the text files in it"},
     {0, "7z\xbc\xaf\x27\x1c", "is a 7z archive; extract it first, and give the text files in it"},
     {0, "\x04\"M\x18", "is compressed by LZ4; decompress it first, or use gzip or Zstandard"},
     {0, "%PDF-", "is a PDF file; extract its text first (pdftotext)"},
+    {0, "\x89PNG", "is a PNG picture; `gyrfalcon data media` stores pictures for models that read them"},
+    {0, "\xff\xd8\xff", "is a JPEG picture; `gyrfalcon data media` stores pictures for models that read them"},
+    {0,
+     "\x7f"
+     "ELF",
+     "is a program, not text"},
     {0, "ARROW1", "is an Arrow file; convert it to JSONL first (pyarrow.feather.read_table, then pandas' to_json(lines=True, orient=\"records\"))"},
     {0, "\x89HDF\r\n", "is an HDF5 file; write its text as JSONL first"},
     {0, "GGUF", "is a GGUF model, not text"},

@@ -52,7 +52,9 @@ const std::filesystem::path& checked_prefix(const std::filesystem::path& prefix)
   require(!std::filesystem::is_regular_file(prefix, error), Exit::missing,
           "{}: is a file, not the PREFIX of token files; `gyrfalcon data build {} PREFIX --tokenizer FILE` makes them from text", name, name);
   require(std::filesystem::exists(index_path(prefix), error) || error, Exit::missing,
-          "{0}.idx: does not exist; `gyrfalcon data build TEXT {0} --tokenizer FILE` makes token files from text", name);
+          "{0}.idx: does not exist; `gyrfalcon data build TEXT {0} --tokenizer FILE` makes token files from text, and data.prefixes=[PREFIX] "
+          "names others",
+          name);
   return prefix;
 }
 

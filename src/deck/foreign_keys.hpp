@@ -183,7 +183,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"hybrid_override_pattern hybrid_layer_pattern layers_block_type", "model.pattern", ""},
     {"hybrid_attention_ratio", "model.attention_ratio", ""},
     {"hybrid_mlp_ratio", "model.mlp_ratio", ""},
-    {"lora_r lora_rank lora.r lora.rank", "finetune.lora.rank", ""},
+    {"r lora_r lora_rank lora.r lora.rank", "finetune.lora.rank", ""},
     {"use_lora use_peft", "finetune.lora.rank", "write finetune.lora.rank=8, or take input/lora.yaml"},
     {"lora_alpha", "finetune.lora.alpha", ""},
     {"target_modules lora_target_modules", "finetune.lora.targets", "it is called finetune.lora.targets here, a list: finetune.lora.targets=[{}]"},

@@ -35,7 +35,7 @@ class TextEvaluation : public Evaluation {
       }
     require(!windows_.empty(), Exit::data, "{}: {}", files.front().string(),
             documents_.empty() ? "holds no text" : "no document has two tokens, so there is nothing to predict");
-    require(documents_.size() > 1 || settings.limit <= 1 || passages_.count() <= settings.limit, Exit::usage,
+    require(seen_ > 1 || settings.limit == 0 || passages_.count() <= settings.limit, Exit::usage,
             "--limit {}: counts documents, and {} is one document of {} windows; give --documents page, which divides it into documents of 4 KiB, "
             "or build token files (gyrfalcon data build) and give --data, whose windows --limit counts",
             settings.limit, files.front().string(), passages_.count());
@@ -88,6 +88,7 @@ class TextEvaluation : public Evaluation {
     skipped_ += file.visit(0, file.blocks(), [&](const Fragment& part) {
       text += part.text;
       if (!part.ends) return;
+      ++seen_;
       if (settings.limit == 0 || Index(documents_.size()) < settings.limit) add(text, settings, path.string());
       text.clear();
     });
@@ -101,6 +102,7 @@ class TextEvaluation : public Evaluation {
   }
 
   std::vector<Document> documents_;
+  Index seen_ = 0;                                       // number of documents in the files
   Index skipped_ = 0;                                    // number of invalid lines skipped
   std::vector<std::pair<std::size_t, Window>> windows_;  // each window with the index of its document
   Passages passages_;

@@ -104,7 +104,7 @@ class Supervisor {
     attempt.seconds = since(begin);
     attempt.to = newest(), attempt.reached = std::max(attempt.from, observer.step());
     for (const auto& [rank, words] : observer.slow()) attempt.slow.push_back(words);
-    judge_end(attempt, code, finding, previous);
+    judge_end(attempt, code, finding, previous, observer.hosts() > 0);
     attempt.hosts = observer.hosts();
     if (attempt.host.empty()) attempt.host = observer.host(attempt.rank);
     return attempt;
@@ -125,7 +125,7 @@ class Supervisor {
 
   // Determines how the attempt ended: by a finding of the observer, or by the run's own status.json, or by its exit
   // code. `previous`: status.json before the attempt, which a start that is refused leaves unchanged.
-  void judge_end(Attempt& attempt, std::optional<int> code, const std::optional<Finding>& finding, const std::string& previous) const {
+  void judge_end(Attempt& attempt, std::optional<int> code, const std::optional<Finding>& finding, const std::string& previous, bool began) const {
     const auto outcome = outcome_text(output()) == previous ? std::nullopt : read_outcome(output());
     if (finding) {
       attempt.state = finding->state, attempt.code = finding->code;
@@ -136,12 +136,19 @@ class Supervisor {
     } else if (code && is_final(*code)) {
       attempt.state = "refused", attempt.code = *code;
     } else {
-      attempt.state = "died";
-      attempt.code = code.value_or(int(Exit::internal));
-      if (attempt.code == 0) attempt.code = int(Exit::internal);  // exit code 0, but status.json does not report an end
-      attempt.culprit = fmt::format("the launcher ended with exit code {} ({}), and no rank left an exit record; see the messages above",
-                                    attempt.code, meaning(Exit(attempt.code)));
+      judge_launcher(attempt, code.value_or(int(Exit::internal)), began);
     }
+  }
+
+  // Of an attempt whose ranks left no record of its end. `began`: at least one of them has sent a heartbeat.
+  void judge_launcher(Attempt& attempt, int code, bool began) const {
+    const bool ours = code != 0 && std::string_view(meaning(Exit(code))) != "unknown";
+    attempt.state = "died";
+    attempt.code = ours ? code : int(began ? Exit::internal : Exit::device);
+    attempt.culprit = fmt::format("the launcher ended with exit code {}{}, and {}", code, ours ? fmt::format(" ({})", meaning(Exit(code))) : "",
+                                  began ? "no rank left an exit record; see the messages above"
+                                        : fmt::format("no rank has begun; see the messages above, and try {} by hand",
+                                                      fmt::join(launch_command(options_.launcher, ranks_, {"hostname"}), " ")));
   }
 
   bool go_on() {
@@ -185,8 +192,8 @@ class Supervisor {
                  std::to_string(attempt.reached), time_text(attempt.seconds), std::to_string(attempt.code), attempt.state, attempt.culprit});
     const UsefulTime time = useful();
     std::printf("%s", table.str().c_str());
-    print(fmt::format("useful time {}: {} in steps that count, of {} elapsed; {}", time.text(), time_text(time.useful()), time_text(time.elapsed()),
-                      counted(Index(attempts_.size()) - 1, "restart")));
+    print(fmt::format("useful time {}: {} in steps that count, of {} elapsed between the first and the last record; {}", time.text(),
+                      time_text(time.useful()), time_text(time.elapsed()), counted(Index(attempts_.size()) - 1, "restart")));
     write_status(attempts_.back().state);
     std::printf("%s\n", last_line(Exit(attempts_.back().code)).c_str());
   }

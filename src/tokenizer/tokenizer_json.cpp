@@ -677,7 +677,9 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   std::error_code error;
   require(!std::filesystem::is_directory(path, error), Exit::data, "{}: is a folder; give the path of the tokenizer.json in it", path.string());
   require(std::filesystem::exists(path, error) || error, Exit::missing,
-          "{0}: does not exist; give the tokenizer.json of a model, or make one: `gyrfalcon tokenizer train {0} TEXT`", path.string());
+          "{0}: does not exist; give the tokenizer.json of the model (data.tokenizer in deck.yaml names that of a run), or for a new model make one: "
+          "`gyrfalcon tokenizer train {0} TEXT`",
+          path.string());
   const MappedFile file(path);
   require(file.size() <= max_file_bytes, Exit::data, "{}: {} bytes; a tokenizer.json has at most {}", path.string(), file.size(), max_file_bytes);
   return parse(file.text(), path.string());

@@ -115,7 +115,7 @@ void RunStart::check_branch(const std::filesystem::path& from) const {
 
 Index RunStart::check_resume(Changes changes) {
   checked_ = candidate(changes, std::numeric_limits<std::int64_t>::max());
-  if (!checked_) check_begin();
+  if (!checked_) print_line(fmt::format("{}: no checkpoint to resume; a new run starts", checkpoints_of(parts_.run).string())), check_begin();
   return checked_ ? checked_->step : 0;
 }
 
@@ -136,8 +136,7 @@ std::optional<RunStart::Candidate> RunStart::candidate(Changes changes, std::int
       if (changes != Changes::known) compare_inputs(saved, changes, newest->filename().string());
       const bool continues = saved.step < parts_.run.train.steps;
       if (const std::string old = old_values(changed); continues && !old.empty())
-        print_line(
-            fmt::format("the run continues with the new values; to keep the old ones, stop it and add them: gyrfalcon train DECK --resume {}", old));
+        print_line(fmt::format("the run continues with the new values; to keep the old ones, stop it and add to the command: {}", old));
       if (continues) print_line(text_of_moved_decay(changed, parts_.run.lr));
       return Candidate{*newest, saved.step};
     } catch (const Error& error) {  // the error is the same on every rank

@@ -103,10 +103,10 @@ void verify(const RunConfig& run, double seconds_of_start, MPI_Comm world) {
   Shrunk small = shrunk(run, grid.layout());
   small.run.train.fp8 = Fp8Recipe::none;  // a value near a tie may get another code in each layout
   if (lead) {
-    print(fmt::format("grid {}, {} on {}; startup {}, communicators {}\nthe full deck needs {} on the rank with the most memory\n",
-                      grid.layout().text(), counted(me.ranks, "rank"),
-                      counted(Index(std::set<std::string>(hosts.begin(), hosts.end()).size()), "host"), time_text(start), time_text(grids),
-                      bytes_text(bytes)));
+    print(
+        fmt::format("grid {}, {} on {}; startup {}, communicators {}\non these ranks, the full deck would need {} on the one with the most memory\n",
+                    grid.layout().text(), counted(me.ranks, "rank"), counted(Index(std::set<std::string>(hosts.begin(), hosts.end()).size()), "host"),
+                    time_text(start), time_text(grids), bytes_text(bytes)));
     print(shrunk_table(run, grid.layout(), small) +
           "unchanged from the deck: axes and their order, schedule, shard level, recomputation, biases, norms, frozen weights, documents\n" +
           (run.train.fp8 == Fp8Recipe::none

@@ -162,9 +162,10 @@ TEST(packing, documents_are_packed_differently_in_every_epoch) {
 
 TEST(packing, note_counts_truncated_documents) {
   const Corpus corpus({10, 12, 0, 4, 11, 3});
-  EXPECT_EQ(Dataset(options_of(corpus, 9, SampleOrder::documents)).notes(),
-            (std::vector<std::string>{corpus.prefix.string() +
-                                      ": 5 documents in 4 windows of 10 tokens, 92.5 % full; 2 longer than a window lose the end"}));
+  EXPECT_EQ(
+      Dataset(options_of(corpus, 9, SampleOrder::documents)).notes(),
+      (std::vector<std::string>{corpus.prefix.string() +
+                                ": 5 documents in 4 windows of 10 tokens, 92.5 % full; 2 longer than a window lose the end (train.seq_length)"}));
   EXPECT_TRUE(Dataset(options_of(corpus, 9, SampleOrder::shuffled)).notes().empty());
   const auto refused = [](const Ids& lengths) {
     const Corpus none(lengths);

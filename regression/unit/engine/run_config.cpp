@@ -398,7 +398,7 @@ TEST(run_config, batch_with_few_divisors_names_another) {
   };
   EXPECT_EQ(text(1000, 512),
             "train.global_batch_size = 1000 and 512 ranks have the common divisor 8: the data-parallel ranks of a grid of 512 are at most 8. With "
-            "train.global_batch_size = 1024 they may be 512");
+            "train.global_batch_size = 1024 they may be 512. Numbers of ranks that suit the deck, with their grids: 500 (500 x 1 x 1 x 1)");
   EXPECT_EQ(text(1024, 512), "");
   EXPECT_EQ(text(96, 512), "") << "32 ranks share it, and no similar batch has four times as many";
   EXPECT_EQ(text(1000, 1), "");

@@ -74,18 +74,21 @@ TEST(explain, error_bar_is_the_largest_judged_error) {
   Drawn d = draw(dice);
   Cluster c;
   d.run.train.seq_length = 4096;
-  EXPECT_EQ(error_bar(d.run, c), "");
+  EXPECT_EQ(error_bar(d.run, 1, c), "");
   EXPECT_NE(error_text(d.run, 1, c).find("have not been compared"), std::string::npos);
   c.errors = {0.027, 0, "17 steps", ""};
-  EXPECT_EQ(error_bar(d.run, c), "") << "published steps are those of other programs";
+  EXPECT_EQ(error_bar(d.run, 1, c), " ± 25 %") << "published steps are those of other programs";
   EXPECT_TRUE(error_text(d.run, 1, c).starts_with("2.7 % on published steps of other programs (17 steps); not judged on steps of this program"))
       << error_text(d.run, 1, c);
   EXPECT_EQ(error_text(d.run, 1, c).find("several GPUs"), std::string::npos);
   EXPECT_NE(error_text(d.run, 2, c).find("not judged on several GPUs"), std::string::npos);
   c.errors.measured = 0.24, c.errors.measured_steps = "2 steps";
-  EXPECT_EQ(error_bar(d.run, c), " ± 24.0 %");
+  EXPECT_EQ(error_bar(d.run, 1, c), " ± 24 %");
+  EXPECT_EQ(error_bar(d.run, 2, c), " ± 25 %") << "no step on several ranks was measured";
+  c.errors.measured = 0.31;
+  EXPECT_EQ(error_bar(d.run, 2, c), " ± 31 %");
   d.run.train.seq_length = 4097;
-  EXPECT_EQ(error_bar(d.run, c), "") << "longer sequences were not judged";
+  EXPECT_EQ(error_bar(d.run, 1, c), "") << "longer sequences were not judged";
   EXPECT_TRUE(error_text(d.run, 1, c).starts_with("none: not judged on sequences of more than 4096 tokens")) << error_text(d.run, 1, c);
 }
 
@@ -97,13 +100,13 @@ TEST(explain, days_have_the_digits_of_their_error) {
   d.run.train.seq_length = 4096;
   TrainingCost cost{};
   cost.seconds = 12.3456 * 86400;
-  EXPECT_EQ(days_text(d.run, c, cost), "12.35");
+  EXPECT_EQ(days_text(d.run, 1, c, cost), "12.35");
   c.errors = {0.027, 0, "17 steps", ""};
-  EXPECT_EQ(days_text(d.run, c, cost), "12.35") << "an error of 0.33";
+  EXPECT_EQ(days_text(d.run, 1, c, cost), "12.3 ± 3.1") << "an estimate of 25 %";
   cost.seconds *= 100;
-  EXPECT_EQ(days_text(d.run, c, cost), "1235") << "an error of 33";
+  EXPECT_EQ(days_text(d.run, 1, c, cost), "1235 ± 309");
   c.errors.measured = 0.112;
-  EXPECT_EQ(days_text(d.run, c, cost), "1235 ± 138");
+  EXPECT_EQ(days_text(d.run, 1, c, cost), "1235 ± 138");
 }
 
 // The printed parts of a difference of two step times add up to the printed difference.

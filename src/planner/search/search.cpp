@@ -54,7 +54,7 @@ constexpr double least_ending = 2;
 constexpr std::size_t always_tried = 8;  // of those with the least memory
 
 // A search that takes longer than this part of its time limit descends from some layouts with small bounds to better ones, so that a search
-// that is ended knows good layouts. The numbers do not depend on the speed of the machine.
+// that is ended knows good layouts. It descends at most until the time limit.
 constexpr double descent_begins = 1.0 / 3;
 constexpr std::size_t first_tried = 3, descents = 6, most_in_descent = 50;
 
@@ -72,7 +72,7 @@ class Search {
     if (options_.place_within > 0) predict_own();
     while (!line_.empty() && (result_.best.size() < best_ || places_own())) {
       if (!descended_ && seconds() > options_.seconds * descent_begins) descend(space.shapes);
-      if (seconds() > options_.seconds) {
+      if (is_over()) {
         end_by_time(space.shapes);
         break;
       }
@@ -92,6 +92,7 @@ class Search {
   using Timed = std::pair<double, LayoutChoice>;  // seconds first
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  bool is_over() const { return seconds() > options_.seconds; }
 
   // Predicts the candidates with the tightest bounds, until enough layouts are known or the time for this is over too.
   void end_by_time(const std::vector<LayoutChoice>& shapes) {
@@ -129,6 +130,7 @@ class Search {
     std::map<Sizes, std::size_t> tried;
     std::map<Sizes, Timed> fastest;
     for (const auto& [bound, c] : by_bound(roomy)) {
+      if (is_over()) return;
       const Sizes sizes{c.pipeline, c.context};
       if (fastest.contains(sizes) || ++tried[sizes] > first_tried) continue;
       if (const auto seconds = predict_early(c)) fastest.emplace(sizes, Timed{*seconds, c});
@@ -143,7 +145,7 @@ class Search {
     std::size_t tried = 0;
     const auto step = [&] {
       for (const auto& [bound, c] : by_bound(neighbours_of(run_, at.second, shapes))) {
-        if (bound >= at.first || tried >= most_in_descent) return false;
+        if (bound >= at.first || tried >= most_in_descent || is_over()) return false;
         tried += !predictions_.contains(c);
         if (const auto seconds = predict_early(c); seconds && *seconds < at.first) return at = {*seconds, c}, true;
       }

@@ -7,7 +7,7 @@
 // (activation.policy), a shape is queued once for each recomputation setting, because none of them is always the fastest.
 //
 // A search that takes longer than a third of its time limit descends once, from layouts of many sizes, to better neighbours, so that it knows good
-// layouts when it is ended, however slow the machine is. It ends with the candidates of the tightest bounds. The smallest bound in the queue then
+// layouts when it is ended. It ends with the candidates of the tightest bounds. The smallest bound in the queue then
 // limits how much faster a layout can be that was not predicted.
 #pragma once
 
