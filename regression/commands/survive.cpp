@@ -77,6 +77,23 @@ TEST(survive, repeated_interrupts_let_supervised_run_save) {
   EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
 }
 
+// The ranks print to pipes that nobody reads any more.
+TEST(survive, killed_supervisor_lets_its_ranks_save) {
+  const Folder folder;
+  bool sent = false;
+  const auto kill_supervisor = [&](int pid, const fs::path&) {
+    if (!sent && losses(folder.path()).contains(2)) sent = kill(pid, SIGKILL) == 0;
+  };
+  Words words = train(folder.path(), {"train.steps=100000", "checkpoint.every=0"});
+  words[0] = "run";
+  words.insert(words.end(), {"-n", "2"});
+  const Result r = run(words, {.meanwhile = kill_supervisor});
+  EXPECT_EQ(r.code, 128 + SIGKILL) << output_of(r);
+  const auto status = json_in(folder / "status.json");
+  EXPECT_EQ(status["state"], "stopped") << status;
+  EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
+}
+
 TEST(survive, ignored_sighup_does_not_stop_the_run) {
   const Folder folder;
   bool sent = false;

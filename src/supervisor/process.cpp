@@ -33,14 +33,21 @@ std::vector<pid_t> children() {
   return pids;
 }
 
-[[noreturn]] void become(const std::vector<std::string>& command, pid_t parent, int out, int err, int report) {
+struct Pipe {
+  int ends[2] = {-1, -1};  // to read from, to write to
+};
+
+// The process keeps the reading ends of its output open, too: if this program is killed, the launcher and its ranks can still write, and
+// save and end after SIGTERM instead of dying by SIGPIPE.
+[[noreturn]] void become(const std::vector<std::string>& command, pid_t parent, const Pipe& out, const Pipe& err, int report) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(127);
   for (const int number : {SIGTERM, SIGUSR1, SIGINT}) ::signal(number, SIG_DFL);
   ::dup2(::open("/dev/null", O_RDONLY), 0);
-  ::dup2(out, 1);
-  ::dup2(err, 2);
+  ::dup2(out.ends[1], 1);
+  ::dup2(err.ends[1], 2);
+  for (const Pipe& pipe : {out, err}) ::fcntl(pipe.ends[0], F_SETFD, 0);
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
@@ -54,19 +61,18 @@ std::vector<pid_t> children() {
 
 Process::Process(const std::vector<std::string>& command) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  int out[2], err[2], report[2];
-  require(::pipe2(out, O_CLOEXEC) == 0 && ::pipe2(err, O_CLOEXEC) == 0 && ::pipe2(report, O_CLOEXEC) == 0, Exit::io, "cannot create a pipe: {}",
-          std::strerror(errno));
+  Pipe out, err, report;
+  for (Pipe* pipe : {&out, &err, &report}) require(::pipe2(pipe->ends, O_CLOEXEC) == 0, Exit::io, "cannot create a pipe: {}", std::strerror(errno));
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   require(pid_ >= 0, Exit::io, "cannot start a process: {}", std::strerror(errno));
-  if (pid_ == 0) become(command, parent, out[1], err[1], report[1]);
-  for (const int fd : {out[1], err[1], report[1]}) ::close(fd);
+  if (pid_ == 0) become(command, parent, out, err, report.ends[1]);
+  for (const Pipe& pipe : {out, err, report}) ::close(pipe.ends[1]);
   int error = 0;
   // end of file without data: exec succeeded and closed the pipe
-  const bool failed = ::read(report[0], &error, sizeof error) == ssize_t(sizeof error);
-  ::close(report[0]);
-  streams_[0] = {out[0], 1}, streams_[1] = {err[0], 2};
+  const bool failed = ::read(report.ends[0], &error, sizeof error) == ssize_t(sizeof error);
+  ::close(report.ends[0]);
+  streams_[0] = {out.ends[0], 1}, streams_[1] = {err.ends[0], 2};
   for (const Stream& stream : streams_) ::fcntl(stream.from, F_SETFL, O_NONBLOCK);
   if (!failed) return;
   for (const Stream& stream : streams_) ::close(stream.from);

@@ -188,8 +188,6 @@ void TrainingLoop::finish() {
   if (step_actions_.saves_before_exit(at_.step, stop_request_, saving_.last())) save();
   saving_.finish();
   if (finished()) saving_.require_folder();
-  else if (stop_request_ && parts_.lead())
-    parts_.folder.write_status("stopped", int(Exit::again), stop_text());  // a launcher may end while it prints
   parts_.grid.begin_task("report");
   const double wall = since(begin_);
   const std::vector<double> seconds = parts_.grid.world().gather(parts_.timers.packed());
@@ -207,14 +205,10 @@ void TrainingLoop::stopped() {
     std::error_code ignored;
     if (parts_.lead()) std::filesystem::remove(stop_file(parts_.run.output), ignored);  // the stop request has been served
   });
-  fail(Exit::again, "{}", stop_text());
-}
-
-std::string TrainingLoop::stop_text() const {
   const std::string reason = stop_reason(stop_request_);
-  if (saving_.last() == 0) return fmt::format("stopped by {} before the first step; nothing has been saved, so start the run again", reason);
-  return fmt::format("stopped by {} after step {} of {}; its checkpoint is saved, and --resume continues from it", reason, at_.step,
-                     parts_.run.train.steps);
+  require(saving_.last() > 0, Exit::again, "stopped by {} before the first step; nothing has been saved, so start the run again", reason);
+  fail(Exit::again, "stopped by {} after step {} of {}; its checkpoint is saved, and --resume continues from it", reason, at_.step,
+       parts_.run.train.steps);
 }
 
 // Stop request of this rank, 0: none. The agreed one is the maximum over all ranks, which takes a reduction.

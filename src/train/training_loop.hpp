@@ -31,7 +31,6 @@ class TrainingLoop {
   void report_nothing_left() const;
   void finish();
   [[noreturn]] void stopped();
-  std::string stop_text() const;  // why the run was stopped, and whether it can continue
   int local_stop_request() const;
   int agreed_stop_request();
   bool finished() const { return step_actions_.finished(at_.step); }
