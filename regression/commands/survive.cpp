@@ -80,18 +80,19 @@ TEST(survive, repeated_interrupts_let_supervised_run_save) {
 // The ranks print to pipes that nobody reads any more.
 TEST(survive, killed_supervisor_lets_its_ranks_save) {
   const Folder folder;
-  bool sent = false;
-  const auto kill_supervisor = [&](int pid, const fs::path&) {
-    if (!sent && losses(folder.path()).contains(2)) sent = kill(pid, SIGKILL) == 0;
-  };
   Words words = train(folder.path(), {"train.steps=100000", "checkpoint.every=0"});
   words[0] = "run";
   words.insert(words.end(), {"-n", "2"});
-  const Result r = run(words, {.meanwhile = kill_supervisor});
-  EXPECT_EQ(r.code, 128 + SIGKILL) << output_of(r);
-  const auto status = json_in(folder / "status.json");
-  EXPECT_EQ(status["state"], "stopped") << status;
-  EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
+  const char* const script = R"(folder=$1; shift; "$@" & supervisor=$!
+    until grep -q '"step":2,' "$folder/metrics.jsonl"; do sleep 0.02; done 2> /dev/null
+    kill -KILL $supervisor
+    for ((i = 0; i < 600; ++i)); do ! grep -q '"state": "stopped"' "$folder/status.json" || exit 0; sleep 0.05; done
+    exit 1)";
+  Words command{"/bin/bash", "-c", script, "bash", folder.path().string(), program()};
+  command.insert(command.end(), words.begin(), words.end());
+  const Result r = execute(command);
+  EXPECT_EQ(r.code, 0) << output_of(r) << contents(folder / "status.json");
+  EXPECT_TRUE(fs::exists(folder / "checkpoints") && !fs::is_empty(folder / "checkpoints"));
 }
 
 TEST(survive, ignored_sighup_does_not_stop_the_run) {

@@ -54,8 +54,9 @@ constexpr double least_ending = 2;
 constexpr std::size_t always_tried = 8;  // of those with the least memory
 
 // A search that takes longer than this part of its time limit descends from some layouts with small bounds to better ones, so that a search
-// that is ended knows good layouts. It descends at most until the time limit.
-constexpr double descent_begins = 1.0 / 3;
+// that is ended knows good layouts. It descends until the time limit, or for
+// `least_descent` seconds of the search if that is longer.
+constexpr double descent_begins = 1.0 / 3, least_descent = 10;
 constexpr std::size_t first_tried = 3, descents = 6, most_in_descent = 50;
 
 class Search {
@@ -93,6 +94,7 @@ class Search {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   bool is_over() const { return seconds() > options_.seconds; }
+  bool ends_descent() const { return seconds() > std::max(options_.seconds, least_descent); }
 
   // Predicts the candidates with the tightest bounds, until enough layouts are known or the time for this is over too.
   void end_by_time(const std::vector<LayoutChoice>& shapes) {
@@ -130,7 +132,7 @@ class Search {
     std::map<Sizes, std::size_t> tried;
     std::map<Sizes, Timed> fastest;
     for (const auto& [bound, c] : by_bound(roomy)) {
-      if (is_over()) return;
+      if (ends_descent()) return;
       const Sizes sizes{c.pipeline, c.context};
       if (fastest.contains(sizes) || ++tried[sizes] > first_tried) continue;
       if (const auto seconds = predict_early(c)) fastest.emplace(sizes, Timed{*seconds, c});
@@ -145,7 +147,7 @@ class Search {
     std::size_t tried = 0;
     const auto step = [&] {
       for (const auto& [bound, c] : by_bound(neighbours_of(run_, at.second, shapes))) {
-        if (bound >= at.first || tried >= most_in_descent || is_over()) return false;
+        if (bound >= at.first || tried >= most_in_descent || ends_descent()) return false;
         tried += !predictions_.contains(c);
         if (const auto seconds = predict_early(c); seconds && *seconds < at.first) return at = {*seconds, c}, true;
       }
