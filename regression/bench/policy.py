@@ -10,6 +10,7 @@
 #   versions                                    prints the versions of TRL, PyTorch and transformers
 import glob
 import json
+import random
 import resource
 import statistics
 import subprocess
@@ -78,13 +79,14 @@ def train(folder, updates, prompts, tokens, seed, threads, precision, output):
     updates, prompts, tokens, seed = int(updates), int(prompts), int(tokens), int(seed)
     torch.set_num_threads(int(threads))
     model = transformers.FalconH1ForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    digits = [i % 10 for i in range(updates * prompts + 10)]
+    rng = random.Random(seed)  # every epoch has each digit once, as in gyrfalcon
+    digits = [digit for _ in range(updates * prompts // 10 + 1) for digit in rng.sample(range(10), 10)]
     config = trl.GRPOConfig(
         output_dir=output + ".trl", max_steps=updates, per_device_train_batch_size=prompts * ANSWERS, num_generations=ANSWERS,
         max_completion_length=tokens, temperature=1.0, top_p=1.0, top_k=0, beta=0.0, num_iterations=1, epsilon=0.2, loss_type="grpo",
         scale_rewards="group", learning_rate=3e-3, lr_scheduler_type="constant", warmup_steps=0, adam_beta1=0.9, adam_beta2=0.95,
         weight_decay=0.0, max_grad_norm=1.0, bf16=precision == "bf16", gradient_checkpointing=False, seed=seed, use_cpu=True,
-        logging_steps=1, save_strategy="no", report_to=[], disable_tqdm=True, shuffle_dataset=True)
+        logging_steps=1, save_strategy="no", report_to=[], disable_tqdm=True, shuffle_dataset=False)
     trainer = trl.GRPOTrainer(
         model=model, reward_funcs=fraction_of_digit, args=config, processing_class=digit_tokenizer(model.config.vocab_size),
         train_dataset=datasets.Dataset.from_dict({"prompt": [f"{d} :" for d in digits], "digit": digits}), callbacks=[Lines(output)])
