@@ -489,7 +489,7 @@ TEST(planner, reports_state_steps_grid_and_units) {
     EXPECT_TRUE(std::regex_search(text, std::regex(pattern))) << pattern << "\n" << text;
   };
   const std::string plan = planned({"--tokens", "1e12"});
-  expect(plan, "training +[0-9.]+ ± [0-9.]+ days for 1\\.00 T tokens \\([0-9]+ per parameter\\) in 7629395 steps at this rate ± 25 %; ");
+  expect(plan, "training +[0-9.]+ ± [0-9.]+ days for 1\\.00 T tokens \\([0-9]+ per parameter\\) in 7629395 steps at this rate ± 25 %;");
   expect(plan, "category +MiB +content");
   expect(plan, "[KM]iB per call +[KM]iB in total");
   expect(plan, "Kernels of a step on rank [0-9]+ \\(stage 0, tensor rank [0-9]+\\), which executes most FLOPs");
