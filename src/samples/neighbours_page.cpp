@@ -64,9 +64,9 @@ class NeighboursBody {
     return text.empty() ? "" : fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, html_text(text));
   }
   std::string header() const {
-    const std::string reads = text_.model.empty() ? ""
-                                                  : fmt::format("windows of {}, and of each chunk the first {}",
-                                                                counted(Index(text_.window), "token"), counted(Index(text_.read), "neighbour"));
+    const std::string first = text_.read == 1 ? "neighbour" : fmt::format("{} neighbours", text_.read);
+    const std::string reads =
+        text_.model.empty() ? "" : fmt::format("windows of {}, and the first {} of each chunk", counted(Index(text_.window), "token"), first);
     return fmt::format("<header id=\"header\"><h1>{}<span class=\"state\">neighbours</span></h1>\n<dl class=\"facts\">\n", html_text(text_.name)) +
            row("project", text_.project) + row("model", text_.model) + row("reads", reads) +
            row("left out", text_.left_out == 0 ? "" : counted(Index(text_.left_out), "token") + " after those below") +
