@@ -27,8 +27,10 @@ bool reads_chunk_of_text(char symbol) { return layer_type(symbol).traits.reads_s
 
 std::string encoder_layer(const std::string& encoder, std::size_t layer) { return fmt::format("{}.layers.{}", encoder, layer); }
 
-ModelConfig config_of_neighbours(ModelConfig c) {
-  c.attention.causal = false;
+// The configuration of the encoder. Its layers X attend to rows of the text, whose width is that of their own "encoder".
+ModelConfig config_of_neighbours(const ModelConfig& model) {
+  ModelConfig c = encoder_config(model);
+  c.encoder = StackConfig{model.hidden_size, c.norm, c.rms_norm_eps, c.attention, c.mlp};
   c.dropout.residual = c.dropout.attention = c.retrieval.dropout;
   return c;
 }
@@ -146,7 +148,7 @@ double neighbour_tokens(const ModelConfig& c) {
 LayerFlops neighbour_attention_flops(const ModelConfig& c, double rows, double keys, double sources) {
   const double q = double(c.attention.num_heads) * double(c.attention.head_dim), k = double(c.attention.num_kv_heads) * double(c.attention.head_dim);
   LayerFlops f;
-  f.gemms = 4.0 * double(c.hidden_size) * (q * rows + k * sources);
+  f.gemms = 4.0 * (double(c.hidden_size) * q * rows + double(encoder_config(c).hidden_size) * k * sources);
   f.attention = 4.0 * rows * keys * q;
   return f;
 }

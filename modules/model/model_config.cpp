@@ -10,6 +10,17 @@ namespace gyr {
 
 namespace {
 
+void divides(Index part, Index total, const char* what) {
+  require(part > 0 && total % part == 0, Exit::config, "model: {} ({} does not divide {})", what, part, total);
+}
+
+void check_heads(const AttentionConfig& c) {
+  divides(c.num_kv_heads, c.num_heads, "attention.num_kv_heads must divide attention.num_heads");
+  require(c.rotary_dim() % 2 == 0, Exit::config,
+          "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}", c.rotary_fraction,
+          c.head_dim, c.rotary_dim());
+}
+
 // An encoder is bidirectional, and layers that read its output come after it.
 void check_encoder(const ModelConfig& c) {
   const auto end = c.pattern.find(encoder_end), reader = find_layer(c.pattern, attends(AttentionKind::cross));
@@ -54,17 +65,7 @@ void check_retrieval(const ModelConfig& c) {
   const auto other = encoder.find_first_not_of("*X-");
   require(other == std::string::npos && encoder.find('X') != std::string::npos, Exit::config,
           "model.retrieval.encoder = \"{}\": the encoder of neighbours has layers *, X and -, and at least one X, which reads the chunk", encoder);
-}
-
-void divides(Index part, Index total, const char* what) {
-  require(part > 0 && total % part == 0, Exit::config, "model: {} ({} does not divide {})", what, part, total);
-}
-
-void check_heads(const AttentionConfig& c) {
-  divides(c.num_kv_heads, c.num_heads, "attention.num_kv_heads must divide attention.num_heads");
-  require(c.rotary_dim() % 2 == 0, Exit::config,
-          "model.attention.head_dim: rotary positions need an even head_dim, or an even rotary_fraction of it: {} of {} is {}", c.rotary_fraction,
-          c.head_dim, c.rotary_dim());
+  check_heads(encoder_config(c).attention);
 }
 
 void check_relative_bias(const ModelConfig& c) {
@@ -235,18 +236,15 @@ std::optional<StackConfig> read_encoder(Section& s, const ModelConfig& c) {
   size(attention, "head_dim", e.attention.head_dim, "channels per head");
   Section& mlp = s.section("mlp", "MLP of the encoder; the other settings are those of model.mlp");
   size(mlp, "intermediate_size", e.mlp.intermediate_size, "inner channels");
-  if (!differs) return std::nullopt;
-  require(has_encoder(c), Exit::config, "{}: model.pattern has no encoder; end its layers with >, or leave model.encoder out",
-          s.settings_text({"hidden_size", "norm", "rms_norm_eps", "attention.num_heads", "attention.num_kv_heads", "attention.head_dim",
-                           "mlp.intermediate_size"}));
-  return e;
+  return differs ? std::optional(e) : std::nullopt;
 }
 
 // Settings of the layer types, and those of the encoder where they differ.
 void read_layers(Section& s, ModelConfig& c) {
   for (const LayerSection& section : layer_sections()) section.read(s.section(section.name, section.help), c);
-  c.encoder =
-      read_encoder(s.section("encoder", "layers before the symbol > of model.pattern, where they differ from the others; null: as in the model"), c);
+  c.encoder = read_encoder(
+      s.section("encoder", "encoder before the symbol > of model.pattern, or of the neighbours of layers R, where it differs; null: as in the model"),
+      c);
 }
 
 LinearLayers read_linear(Section& s, LinearLayers fallback) {

@@ -355,6 +355,12 @@ Draw with_retrieval(Draw d, Choice& choice) {
   for (Index i = choice.between(1, 3); i > 0; --i) m.pattern[std::size_t(choice.below(m.layers()))] = 'R';
   const char* const encoders[] = {"*X-*-", "X", "X-*", "*X-X"};
   m.retrieval = {choice.between(1, 4), choice.between(1, 3), encoders[choice.below(4)], choice.below(2) * 0.3};
+  if (choice.below(3) == 0) {
+    m.encoder = StackConfig{choice.between(3, 14), m.norm, 1e-4, m.attention, m.mlp};
+    AttentionConfig& attention = m.encoder->attention;
+    attention.num_kv_heads = choice.between(1, 3), attention.num_heads = attention.num_kv_heads * choice.between(1, 2);
+    m.encoder->mlp.intermediate_size = choice.between(2, 16);
+  }
   d.padded = choice.below(2) == 0;
   if (m.positions > 0) m.positions = 64;
   const Index unit = m.retrieval.chunk * d.context * (d.context > 1 && d.tokens == SequenceOrder::zigzag ? 2 : 1);
@@ -430,10 +436,12 @@ TEST(draws, retrieval_layers_equal_one_rank) {
     if (!can_shard(d.full_model(), d.tensor, d.attention_ranks)) continue;
     const std::string complaint = wrong(world, d);
     EXPECT_EQ(complaint, "") << "draw " << i << " of seed " << seed << " with layers R, m " << d.model.retrieval.chunk << ", k "
-                             << d.model.retrieval.neighbours << ", encoder " << d.model.retrieval.encoder << ": " << d.text();
+                             << d.model.retrieval.neighbours << ", encoder " << d.model.retrieval.encoder
+                             << (d.model.encoder ? fmt::format(" of width {}", d.model.encoder->hidden_size) : "") << ": " << d.text();
     if (world.any(!complaint.empty())) return;
     ++seen["all"], seen["context"] += d.context > 1, seen["tensor"] += d.tensor > 1, seen["pipeline"] += d.pipeline > 1;
     seen["sequence"] += d.sequence, seen["recompute"] += bool(d.recompute.all), seen["offload"] += d.offload.on;
+    seen["encoder"] += bool(d.model.encoder), seen["encoder and tensor"] += d.model.encoder && d.tensor > 1;
     seen["packed"] += d.packed, seen["context and packed"] += d.context > 1 && d.packed;
     seen["context and pipeline"] += d.context > 1 && d.pipeline > 1, seen["context and recompute"] += d.context > 1 && d.recompute.all;
   }

@@ -61,6 +61,7 @@ struct Variant {
   double dropout = 0;  // of the encoder
   bool recomputed = false, zero_bubble = false, tied = false;
   Index chunks = 3, batch = 1;  // chunks of a sequence, and sequences of a micro-batch
+  Index width = 0;              // of the encoder; 0: that of the model
 };
 
 EngineConfig config_of(const Variant& v, const Layout& layout) {
@@ -69,6 +70,7 @@ EngineConfig config_of(const Variant& v, const Layout& layout) {
   m.attention.num_heads = 4, m.attention.num_kv_heads = 2, m.attention.head_dim = 4, m.attention.bias = true;
   m.mamba.num_heads = 8, m.mamba.num_groups = 2, m.mamba.head_dim = 2;
   m.mlp.intermediate_size = 24, m.tie_word_embeddings = v.tied;
+  m = with_encoder_width(m, v.width);
   EngineConfig c = retrieval_config(m, v.batch, v.chunks);
   c.micros = micros_of_all / layout.size(Axis::data);
   if (v.recomputed) c.recompute.all = RecomputeCost::sum;
@@ -115,6 +117,18 @@ TEST(retrieval, gradients_equal_those_of_one_rank) {
       {{"*R-R", "*X-*-", 0.3}, {"PRMR", "X-*", 0, true}, {"R*-R", "*X-", 0, true, true, true}, {"P*R-", "*X-X-", 0.3, false, true}}, layouts());
 }
 
+// Layouts of a wider and of a narrower encoder with a table of its own, and with a tied table of the text.
+TEST(retrieval, gradients_of_encoder_widths_equal_one_rank) {
+  const Variant narrow{"*R-R", "*X-*-", 0.3, false, false, true, 8, 1, 6}, wide{"PRMR", "X-*", 0, true, false, false, 8, 1, 20};
+  const auto every_second = [](const std::vector<Layout>& all) {
+    std::vector<Layout> some;
+    for (std::size_t l = seed_of_run() % 2; l < all.size(); l += 2) some.push_back(all[l]);
+    return some;
+  };
+  expect_gradients_of_one_rank({narrow, wide}, every_second(layouts()));
+  expect_gradients_of_one_rank({wide, narrow}, every_second(layouts_with_context()));
+}
+
 // Blocks of one chunk and of several chunks. Rows at the begin of a block read neighbours that another rank has encoded.
 TEST(retrieval, context_parallel_gradients_equal_one_rank) {
   expect_gradients_of_one_rank({{"*R-R", "*X-*-", 0.3, false, false, false, 8, 2}, {"PRMR", "X-*", 0.3, true, false, false, 16, 1}},
@@ -122,9 +136,7 @@ TEST(retrieval, context_parallel_gradients_equal_one_rank) {
 }
 
 // Traffic of a full step with its update, by communicator and operation.
-TEST(retrieval, traffic_and_flops_equal_the_plan) {
-  const Variant v{"PR*R", "*X-*-", 0.3, false, false, false, 8};
-  const std::uint64_t seed = seed_of_run();
+void expect_planned_traffic(const Variant& v, std::uint64_t seed) {
   std::vector<Layout> all = layouts();
   for (const Layout& layout : layouts_with_context()) all.push_back(layout);
   for (std::size_t l = seed % 2; l < all.size(); l += 2) {
@@ -145,6 +157,12 @@ TEST(retrieval, traffic_and_flops_equal_the_plan) {
       EXPECT_EQ(rig.engine.measured().bytes(memory), plan.capacity.bytes(memory)) << layout.text() << " " << name_of(memory);
   }
   sync_ranks();
+}
+
+TEST(retrieval, traffic_and_flops_equal_the_plan) {
+  const std::uint64_t seed = seed_of_run();
+  expect_planned_traffic({"PR*R", "*X-*-", 0.3, false, false, false, 8}, seed);
+  expect_planned_traffic({"PR*R", "*X-*-", 0.3, false, false, true, 8, 1, 12}, seed + 1);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ struct Place {
   std::vector<Index> borders = {};  // of this rank's chunks within the model: the layer after each
   // True if this rank has the first layer R, if a part of its activations is offloaded, and if this place is that of its encoder.
   bool has_first_reader = false, partly_offloaded = false, of_neighbours = false;
+  Index source_width = 0;  // of the rows that layers R, or the layers X of their encoder, attend to
 
   template <class T>
   static Place of(const EngineConfig& c, const Layout& layout, int position) {
@@ -103,6 +104,7 @@ struct Place {
     if (pattern.find('R') == std::string::npos) return;
     first_reader = Index(pattern.find('R')), readers_end = Index(pattern.rfind('R')) + 1;
     source = {tokens.rows() / model().retrieval.chunk * model().retrieval.neighbours, 2 * model().retrieval.chunk};
+    source_width = encoder_width();
     for (int chunk = 0; chunk < chunks; ++chunk) {
       const Span span = layout.stages[std::size_t(chunk * pipeline + stage)];
       if (span.first > 0) borders.push_back(span.first);
@@ -113,6 +115,9 @@ struct Place {
     }
   }
   bool reads_neighbours() const { return readers_end > 0; }
+  Index encoder_width() const { return model().encoder ? model().encoder->hidden_size : model().hidden_size; }
+  // True if the neighbours have a table of their own.
+  bool has_table_of_neighbours() const { return reads_neighbours() && encoder_width() != model().hidden_size; }
   // The encoder's view: only encoder layers, with the encoder's embedding if it is on this rank. That of neighbours is recomputed with the
   // first layer R, and its layers * and - recompute rows that were not offloaded.
   Place reading() const {
@@ -126,14 +131,17 @@ struct Place {
     for (const char symbol : p.layers) p.memo += partly_offloaded && symbol != 'X' ? 'a' : '-';
     p.config.recompute = {};
     p.config.recompute.all = config.recompute.of('R');
+    p.source_width = model().hidden_size;
+    if (const auto& own = model().encoder) {
+      ModelConfig& m = p.config.model;
+      m.hidden_size = own->hidden_size, m.norm = own->norm, m.attention = own->attention, m.mlp = own->mlp;
+    }
     return p;
   }
-  // The layers with their weights: layers R have those of cross-attention, and the first one also its encoder's.
-  Place with_encoder_of_neighbours() const {
+  // The layers with their weights: layers R have those of cross-attention.
+  Place with_cross_attention() const {
     Place p = *this;
-    p.layers.clear();
-    for (const char symbol : layers) p.layers += symbol == 'R' ? 'X' : symbol;
-    if (has_first_reader) p.layers += model().retrieval.encoder;
+    std::replace(p.layers.begin(), p.layers.end(), 'R', 'X');
     return p;
   }
   // True if the second forward of the first layer R gathers the rows that its encoder reads, though it does not compute its queries again.
@@ -325,8 +333,8 @@ void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   if (c.qk_norm) x.wide.next(c.head_dim), x.wide.next(c.head_dim);
   if (c.sinks) x.wide.next(s.q / c.head_dim);
 }
-void cross_attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
-  x.narrow.next(s.q * s.d), x.narrow.next(s.k * s.d), x.narrow.more(s.k * s.d), x.narrow.next(s.d * s.out);
+void cross_attention_weights(const AttentionConfig& c, const Shards& s, Index source, Run& x) {
+  x.narrow.next(s.q * s.d), x.narrow.next(s.k * source), x.narrow.more(s.k * source), x.narrow.next(s.d * s.out);
   if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.next(s.k), x.wide.more(s.k);
   if (c.bias) x.wide.next(s.d);
 }
@@ -381,7 +389,7 @@ void layer_weights(const Place& p, char symbol, bool has_norm, const Shards& s, 
   Run& of_mixers = p.attention_ranks > 0 && symbol == 'P' ? x.team : x.all;
   if (symbol == encoder_end) return norm_weights(m, x.all), relative_bias_weights(m.attention, s, x.all);
   if (has_norm) residual_norm_weights(m, x.all);
-  if (symbol == 'X' || symbol == 'R') cross_attention_weights(m.attention, s, x.all);
+  if (symbol == 'X' || symbol == 'R') cross_attention_weights(m.attention, s, p.reads_neighbours() ? p.source_width : s.d, x.all);
   for (const Mixers& mixers : ssm_of(p))
     if (has(mixers)) mamba_weights(m.mamba, mixers.shards(p), of_mixers);
   for (const Mixers& mixers : attention_of(p))
@@ -402,6 +410,18 @@ void module_weights(const Place& p, const Shards& s, PartRun& x) {
     x.all.narrow.next((s.d + p.tensor - 1) / p.tensor * 2 * s.d);
     for (const char symbol : p.of_head.substr(std::size_t(k) * each, each)) layer_weights(p, symbol, true, s, x);
   }
+}
+
+// The encoder of neighbours, and their embedding if its width is not that of the text.
+void encoder_weights(const Place& encoder, PartRun& x) {
+  for (const char symbol : encoder.layers) layer_weights(encoder, symbol, true, Shards(encoder.model(), encoder.tensor), x);
+}
+void table_of_neighbours(const Place& p, Run& x) {
+  const ModelConfig& m = p.model();
+  const Index width = p.encoder_width();
+  x.narrow.next(p.tokens_here() * width);
+  if (m.positions > 0) x.narrow.next((m.positions + p.tensor - 1) / p.tensor * width);
+  if (m.type_vocab_size > 0) x.wide.next(m.type_vocab_size * width);
 }
 
 // A bucket of weights that are reduced, updated and gathered together: elements of each type, padded to equal shards.
@@ -447,16 +467,17 @@ Buckets buckets_of(const Place& p) {
     if (m.type_vocab_size > 0) other_part.all.wide.next(m.type_vocab_size * s.d);
     if (m.has_embed_norm()) norm_weights(m, other_part.all);
     relative_bias_weights(m.attention, s, other_part.all);
+    const bool own_table = p.has_table_of_neighbours();
+    if (own_table) table_of_neighbours(p, other_part.all);
     all.of_part.push_back(add(table, both_stages));
-    if (both_stages && (m.positions > 0 || m.type_vocab_size > 0 || m.has_embed_norm() || m.attention.relative_bias.buckets > 0))
+    if (both_stages && (m.positions > 0 || m.type_vocab_size > 0 || m.has_embed_norm() || m.attention.relative_bias.buckets > 0 || own_table))
       all.of_part.back() = add(rest, false);
   }
   for (std::size_t i = 0; i < p.layers.size(); ++i) {
     PartRun layer;
     const bool first = i == 0 && p.first();
     layer_weights(p, p.layers[i], !first || !m.embed_norm, s, layer);
-    if (p.has_first_reader && i == p.layers.find('R'))
-      for (const char symbol : m.retrieval.encoder) layer_weights(p, symbol, true, s, layer);
+    if (p.has_first_reader && i == p.layers.find('R')) encoder_weights(p.reading(), layer);
     all.of_part.push_back(add(layer, false));
   }
   if (p.last()) {
@@ -638,13 +659,10 @@ void source_over_tensor(const Place& p, Ledger& ledger) {
   }
 }
 
-// Weights that several tensor-parallel ranks replicate: their gradients are summed once per step, in one call per
-// number of replicas.
-void replicas(const Place& of_rank, Ledger& ledger) {
-  const Place p = of_rank.with_encoder_of_neighbours();
+// Adds the elements of the weights that several tensor-parallel ranks replicate, by the communicator of these ranks.
+void add_replicas(const Place& p, std::map<std::string, Index>& elements) {
   const ModelConfig& m = p.model();
   const MambaConfig& c = m.mamba;
-  std::map<std::string, Index> elements;
   const auto hold = [&](const Mixers& ranks, int copies, Index count) {
     if (copies > 1) elements[ranks.block(copies)] += p.count(ranks.symbols) * count;
   };
@@ -669,7 +687,7 @@ void replicas(const Place& of_rank, Ledger& ledger) {
     const Shards s = cross.shards(p);
     const bool biased = m.attention.bias || m.attention.qkv_bias;
     hold(cross, s.q_replicas, s.q * (s.d + biased));
-    hold(cross, s.k_replicas, 2 * s.k * (s.d + biased));
+    hold(cross, s.k_replicas, 2 * s.k * ((p.reads_neighbours() ? p.source_width : s.d) + biased));
     hold(cross, s.out_replicas, s.out * s.d);
     if (s.q_replicas > 1) elements[cross.block(s.q_replicas)] += (p.first() + p.count(">")) * p.bias_bytes() / p.wide;
   }
@@ -699,6 +717,13 @@ void replicas(const Place& of_rank, Ledger& ledger) {
                           norm;
   if (p.sequence && p.predicts_sentence_order()) elements["tensor"] += s.d * s.d + s.d;
   if (p.sequence && p.dense() && p.last()) elements["tensor"] += s.d * s.d + p.dense_bias() * s.d + (p.transforms() ? norm : 0);
+}
+
+// The gradients of replicated weights are summed once per step, in one call per number of replicas.
+void replicas(const Place& p, Ledger& ledger) {
+  std::map<std::string, Index> elements;
+  add_replicas(p.with_cross_attention(), elements);
+  if (p.has_first_reader) add_replicas(p.reading(), elements);
   for (const auto& [communicator, all] : elements)
     if (all > 0) add(ledger, communicator, Operation::all_reduce, 1, all * p.wide);
 }
@@ -826,7 +851,7 @@ void source_over_context(const Place& p, Ledger& ledger) {
 void neighbours_over_context(const Place& p, Ledger& ledger) {
   if (p.context == 1 || !p.has_first_reader || p.model().retrieval.chunk == 1) return;
   const RetrievalConfig& c = p.model().retrieval;
-  const Index bytes = p.tokens.batch * c.neighbours * 2 * c.chunk * p.model().hidden_size * p.narrow;
+  const Index bytes = p.tokens.batch * c.neighbours * 2 * c.chunk * p.encoder_width() * p.narrow;
   const bool above = p.tokens.rank + 1 < p.context, below = p.tokens.rank > 0;
   for (int block = 0; block < (p.tokens.order == SequenceOrder::zigzag ? 2 : 1); ++block)
     for (int backward = 0; backward < 2; ++backward) {
@@ -858,7 +883,7 @@ void expert_ranks(const Place& p, Ledger& ledger) {
 // Layers R over pipeline stages: encoded or, up to the first R, embedded neighbours are sent up to the last R, and those of the chunks
 // before blocks of tokens from the first R on. Gradients return.
 void neighbours_over_pipeline(const Place& p, Ledger& ledger) {
-  const Index before = p.neighbours_before_blocks() * p.model().hidden_size * p.narrow;
+  const Index before = p.neighbours_before_blocks() * p.encoder_width() * p.narrow;
   for (const Index layer : p.borders)
     for (const Operation op : {Operation::send, Operation::receive}) {
       if (layer < p.readers_end) add(ledger, "pipeline", op, p.config.micros, p.reading().kept_bytes());
@@ -990,7 +1015,14 @@ bool can_exchange(const ModelConfig& m, int tensor, int context, int attention_r
 
 bool can_shard(const ModelConfig& m, int tensor, int attention_ranks) {
   const auto split = [](Index units, int ranks) { return units % ranks == 0 || ranks % units == 0; };
-  const std::string of_decoder = all_layers(m), layers = of_decoder.find('R') == std::string::npos ? of_decoder : of_decoder + m.retrieval.encoder;
+  const std::string of_decoder = all_layers(m);
+  const bool retrieves = of_decoder.find('R') != std::string::npos;
+  if (retrieves && m.encoder) {
+    ModelConfig encoder = m;
+    encoder.pattern = m.retrieval.encoder, encoder.attention = m.encoder->attention, encoder.mlp = m.encoder->mlp;
+    if (!can_shard(encoder, tensor, attention_ranks)) return false;
+  }
+  const std::string layers = retrieves && !m.encoder ? of_decoder + m.retrieval.encoder : of_decoder;
   const auto used = [&](char symbol) { return layers.find(symbol) != std::string::npos; };
   const auto attention = [&](int ranks) { return split(m.attention.num_heads, ranks) && split(m.attention.num_kv_heads, ranks); };
   const auto ssm = [&](int ranks) { return split(m.mamba.num_heads, ranks) && split(m.mamba.num_groups, ranks); };

@@ -16,6 +16,14 @@ inline ModelConfig retrieval_model(const std::string& pattern, Index chunk, Inde
   return m;
 }
 
+// The model with an encoder of neighbours of another width, and of other heads and MLPs; 0: those of the model.
+inline ModelConfig with_encoder_width(ModelConfig m, Index width) {
+  if (width == 0) return m;
+  m.encoder = StackConfig{width, NormType::layer, 1e-4, m.attention, m.mlp};
+  m.encoder->attention.num_heads = m.encoder->attention.num_kv_heads = m.attention.num_kv_heads, m.encoder->mlp.intermediate_size *= 2;
+  return m;
+}
+
 // Micro-batches of `batch` sequences of `chunks` chunks.
 inline EngineConfig retrieval_config(const ModelConfig& m, Index batch, Index chunks) {
   EngineConfig c;

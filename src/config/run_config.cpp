@@ -60,6 +60,14 @@ void check_best(const RunConfig& run, const Deck& deck) {
           deck.settings_text({"checkpoint.keep_best", "train.eval_every"}));
 }
 
+// Keys of model.encoder need an encoder: layers before the symbol >, or that of the neighbours of layers R, which retro.layers may have placed.
+void check_encoder_settings(const ModelConfig& m, const Deck& deck) {
+  require(!m.encoder || has_encoder(m) || reads_neighbours(m), Exit::config,
+          "{}: model.pattern has no encoder; end its layers with >, add layers R, which have an encoder of neighbours, or leave model.encoder out",
+          deck.settings_text({"model.encoder.hidden_size", "model.encoder.norm", "model.encoder.rms_norm_eps", "model.encoder.attention.num_heads",
+                              "model.encoder.attention.num_kv_heads", "model.encoder.attention.head_dim", "model.encoder.mlp.intermediate_size"}));
+}
+
 // Token files of the samples, and their neighbours.
 void read_samples_of(RunConfig& run, Deck& deck, const std::string& tokenizer) {
   run.data = read_data(data_section(deck), tokenizer);
@@ -176,6 +184,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model.objective->check_model(run.model);
   check_bounds(run.model, model);
   read_samples_of(run, deck, defaults.tokenizer);
+  check_encoder_settings(run.model, deck);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length, planned_steps(run.policy));
   Section& optimizer = deck.section("optimizer", "update rule of the weights, and its learning rate", Effect::course);
   const std::vector<Weight> weights = declared_weights(run.model);

@@ -12,7 +12,7 @@ namespace gyr {
 
 namespace {
 
-constexpr std::string_view layers_prefix = "model.layers.";
+constexpr std::string_view layers_prefix = "model.layers.", encoder_prefix = "model.encoder.";
 
 char symbol_of_retrieval() { return layer_type("retrieval").symbol; }
 
@@ -25,13 +25,13 @@ std::optional<std::pair<std::size_t, std::string>> layer_of(const std::string& w
   return std::pair(layer, std::string(end, weight.data() + weight.size()));
 }
 
-// Weights of the layers R, with an o_proj of 0.
+// Weights of the layers R, with an o_proj of 0, and those of the neighbours' own embedding.
 std::vector<Weight> weights_of_retrieval(const ModelConfig& model) {
   std::vector<Weight> added;
   for (Weight& w : declared_weights(model)) {
     const auto layer = layer_of(w.name);
-    if (!layer || model.pattern.at(layer->first) != symbol_of_retrieval()) continue;
-    if (layer->second == ".cross_attn.o_proj.weight") w.init = zeros();
+    if (layer ? model.pattern.at(layer->first) != symbol_of_retrieval() : !w.name.starts_with(encoder_prefix)) continue;
+    if (layer && layer->second == ".cross_attn.o_proj.weight") w.init = zeros();
     added.push_back(std::move(w));
   }
   return added;
@@ -67,6 +67,7 @@ bool adds_retrieval(const ModelConfig& stored, const ModelConfig& model) { retur
 ModelConfig without_retrieval(const std::string& name, const ModelConfig& stored, const ModelConfig& model) {
   ModelConfig plain = model;
   std::erase(plain.pattern, symbol_of_retrieval());
+  plain.encoder.reset();  // that of the neighbours
   require(plain.pattern == stored.pattern, Exit::config,
           "{}: has the layers {}, and model.pattern without its layers R is {}; write the pattern of the stored model, with R between its layers",
           name, stored.pattern, plain.pattern);

@@ -27,7 +27,7 @@ class Dice {
     const char* const encoders[] = {"*X-*-", "X", "*X-X-"};
     ModelConfig m = retrieval_model(patterns[from(0, 3)], from(1, 4), from(1, 3), encoders[from(0, 2)]);
     m.attention.bias = from(0, 1) == 1;
-    return m;
+    return with_encoder_width(m, 6 * from(0, 2));
   }
 
  private:
@@ -35,7 +35,8 @@ class Dice {
 };
 
 std::string text_of(const ModelConfig& m) {
-  return fmt::format("{}, encoder {}, m {}, k {}", m.pattern, m.retrieval.encoder, m.retrieval.chunk, m.retrieval.neighbours);
+  return fmt::format("{}, encoder {} of width {}, m {}, k {}", m.pattern, m.retrieval.encoder, encoder_config(m).hidden_size, m.retrieval.chunk,
+                     m.retrieval.neighbours);
 }
 
 struct Writer {

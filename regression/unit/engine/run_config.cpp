@@ -110,6 +110,11 @@ TEST(run_config, encoder_takes_sizes_of_its_own) {
   }
   EXPECT_FALSE(run_of("model: {pattern: '*>*X', encoder: {hidden_size: null}}\ntrain: {objective: span_corruption}").model.encoder);
   expect_refused([] { run_of("model: {pattern: '*-', encoder: {hidden_size: 16}}"); }, {"model.encoder.hidden_size = 16", "no encoder"});
+  const std::string retro = "train: {seq_length: 64}\nmodel: {encoder: {hidden_size: 16}, retrieval: {chunk: 16}, pattern: ";
+  EXPECT_EQ(encoder_config(run_of(retro + "'*R-'}").model).hidden_size, 16);
+  EXPECT_EQ(encoder_config(run_of(retro + "'*-*-*-*-*-*-'}\nretro: {layers: auto}").model).hidden_size, 16);
+  expect_refused([&] { run_of(retro + "'*R-', attention: {num_kv_heads: 1, num_heads: 2}}", {"model.encoder.attention.num_kv_heads=3"}); },
+                 {"num_kv_heads", "divide"});
   expect_refused([&] { run_of(deck, {"model.encoder.attention.num_heads=3"}); }, {"num_kv_heads", "divide"});
   expect_refused([&] { run_of(deck, {"model.encoder.hidden_size=0"}); }, {"model.encoder.hidden_size", "> 0"});
   expect_refused(

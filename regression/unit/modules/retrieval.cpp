@@ -177,6 +177,28 @@ TEST(retrieval, gradients_equal_central_differences) {
     }
 }
 
+// A narrower and a wider encoder have a table of their own, and their layers X read rows of the text's width.
+TEST(retrieval, encoder_widths_give_central_differences) {
+  std::mt19937 random(seed_of_run());
+  for (const Index width : {6, 20}) {
+    const ModelConfig c = with_encoder_width(retrieval_model("R*R-", 2 + Index(random() % 3), 1 + Index(random() % 3), "*X-X"), width);
+    SCOPED_TRACE(fmt::format("width {} m {} k {}", width, c.retrieval.chunk, c.retrieval.neighbours));
+    const EngineConfig config = retrieval_config(c, 2, 3);
+    Rig<double> rig(config, single_rank_grid(c.layers()));
+    expect_differences_of(rig.engine, retrieval_batch(config, random()));
+    std::map<std::string, std::vector<Index>> shapes;
+    for (const auto& p : rig.engine.stage().parameters().all()) shapes[p->weight.name] = p->weight.shape;
+    const Index q = c.encoder->attention.num_heads * c.encoder->attention.head_dim, text = c.hidden_size;
+    EXPECT_EQ(shapes.at("model.encoder.embed_tokens.weight"), (std::vector<Index>{c.vocab_size, width}));
+    EXPECT_EQ(shapes.at("model.layers.0.encoder.layers.1.cross_attn.q_proj.weight"), (std::vector<Index>{q, width}));
+    EXPECT_EQ(shapes.at("model.layers.0.encoder.layers.1.cross_attn.k_proj.weight").at(1), text);
+    EXPECT_EQ(shapes.at("model.layers.0.encoder.layers.2.feed_forward.down_proj.weight"),
+              (std::vector<Index>{width, c.encoder->mlp.intermediate_size}));
+    EXPECT_EQ(shapes.at("model.layers.2.cross_attn.k_proj.weight").at(1), width);
+    EXPECT_EQ(shapes.at("model.layers.2.cross_attn.q_proj.weight").at(1), text);
+  }
+}
+
 namespace {
 
 std::vector<double> losses_of(Engine& engine, const MicroBatch& batch) {
@@ -406,8 +428,8 @@ TEST(retrieval, recompute_and_offload_keep_all_bits) {
 
 // Forward FLOPs of the GEMMs of a step are those that the formulas of the layers state.
 TEST(retrieval, gemm_flops_equal_their_formula) {
-  for (const char* pattern : {"*R-", "PRM-R"}) {
-    EngineConfig config = retrieval_config(retrieval_model(pattern, 4, 3, "*X-*-"), 2, 3);
+  for (const auto& [pattern, width] : {std::pair("*R-", 0), {"PRM-R", 0}, {"*R-R", 10}}) {
+    EngineConfig config = retrieval_config(with_encoder_width(retrieval_model(pattern, 4, 3, "*X-*-"), width), 2, 3);
     config.training = false;
     Rig<double> rig(config, single_rank_grid(config.model.layers()));
     rig.engine.device().clear_work();
