@@ -20,7 +20,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-policy bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-retro-text demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-policy bench-ranks bench-tokenizer install clean help setup configure
 
 build: configure ## build the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -51,6 +51,9 @@ demo-retro-fit: build ## demonstration: layers R that are added to a trained mod
 
 demo-retro-questions: build ## demonstration: a model answers questions without retrieval, with neighbours and with a passage in the prompt (RETRO++); STEPS=2400, FACTS=4000
 	@PARTS=questions STEPS=$${STEPS:-2400} OUT=$${OUT:-out/retro-questions} PATTERNS=$${PATTERNS:-'*-*R-*R-'} jobscripts/demo-retro.sh
+
+demo-retro-text: build ## demonstration: bits per byte of changelogs with neighbours of other changelogs, with shuffled ones and without; STEPS=400
+	@jobscripts/demo-retro-text.sh
 
 demo-rlhf: build ## demonstration: fine-tuning, reward model, PPO, and a reward that is hacked; SEED=1
 	@jobscripts/demo-rlhf.sh

@@ -104,6 +104,22 @@ TEST(retrieval, eval_reads_neighbours_or_shuffled_ones) {
   EXPECT_NE(loss_of({"--split", "train"}), loss);
 }
 
+// The records have the overlap of windows with their neighbours. Neighbours of other chunks contain less of a text.
+TEST(retrieval, records_have_the_overlap_with_neighbours) {
+  const auto mean_overlap = [](const Words& more, int ranks) {
+    const fs::path records = trained().folder / "records.jsonl";
+    must_run({"eval", trained().out, "--split", "train", "--records", records, "--overwrite"}, more, ranks);
+    std::istringstream lines(contents(records));
+    double sum = 0, tokens = 0;
+    for (std::string line; std::getline(lines, line); tokens += 1) sum += Json::parse(line).at("overlap").get<double>();
+    return sum / tokens;
+  };
+  const double own = mean_overlap({}, 1);
+  EXPECT_EQ(mean_overlap({}, 2), own);
+  EXPECT_GT(own, 0);
+  EXPECT_LT(mean_overlap({"--shuffle-neighbors", "1"}, 1), own);
+}
+
 TEST(retrieval, eval_names_what_is_missing) {
   const fs::path copy = trained().folder / "without_queries";
   fs::copy(trained().project, copy, fs::copy_options::recursive);

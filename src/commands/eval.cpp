@@ -58,7 +58,8 @@ constexpr const char* footer =
     "line with the model and its checksum, and the sum of ln p of each text. train.objective preference reads this file as PREFIX_reference.jsonl. "
     "The results are also the loss, the fraction of pairs whose chosen text is preferred, and the margin. Without that file they are relative to a "
     "reference that gives each text ln p = 0, and a note says so. Layers R read the neighbours that gyrfalcon retro query found for these files; the "
-    "remainders are not scored.\n"
+    "remainders are not scored, and --records has the overlap of each window: the fraction of its targets, after the first chunk, that occur in the "
+    "neighbours which the model sees.\n"
     "  --text     Perplexity of plain text or JSONL documents. Of the tokens y_0 .. y_n of a document (y_0 is --begin, or the text's first token if "
     "--begin is none) y_1 .. y_n are scored once each. The first window reads y_0 .. y_{L-1}, L = --length, and scores the token after each of them. "
     "Every further window ends S = --stride tokens later and scores the S new tokens, each with at least L-S+1 tokens before it. With T the sum of "
@@ -138,7 +139,7 @@ std::unique_ptr<Evaluation> make_evaluation(const EvalArguments& a, const RunCon
     settings["task"] = "data";
     for (const Corpus& corpus : data.corpora) settings["files"].push_back(corpus.prefix.string());
     if (a.prefixes.empty()) settings["split"] = a.split;
-    return token_file_evaluation(data, run.model, a.limit, neighbours_for(a, run, seq_length, settings));
+    return token_file_evaluation(data, run.model, a.limit, neighbours_for(a, run, seq_length, settings), !a.records.empty());
   }
   require(!reads_neighbours(run.model), Exit::usage,
           "--text, --lambada, --choices: layers R of the model read neighbours, which are found for token files only; give --data or --split");

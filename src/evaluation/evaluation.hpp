@@ -43,8 +43,10 @@ struct TextSettings {
 
 // Adds to the samples of a dataset what does not come from the token files (neighbours).
 using SampleCompletion = std::function<void(Dataset&)>;
-// Loss and perplexity over the windows of token files. `limit`: maximum number of windows; 0: all.
-std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions&, const ModelConfig&, Index limit, const SampleCompletion& complete = {});
+// Loss and perplexity over the windows of token files. `limit`: maximum number of windows; 0: all. `overlap`: the records of a
+// model with layers R have the overlap of each window with its neighbours (neighbour_overlap.hpp).
+std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions&, const ModelConfig&, Index limit, const SampleCompletion& complete = {},
+                                                  bool overlap = false);
 
 // Perplexity of text documents, read in windows of at most `window` tokens that advance by `stride` (see
 // strided_windows). Exit::missing, Exit::data.

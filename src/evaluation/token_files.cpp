@@ -11,6 +11,7 @@
 #include "src/data/sample_view.hpp"
 #include "src/evaluation/evaluation.hpp"
 #include "src/evaluation/mean.hpp"
+#include "src/evaluation/neighbour_overlap.hpp"
 
 namespace gyr {
 
@@ -24,8 +25,8 @@ Json json_of(const Record& record) {
 
 class TokenFileEvaluation : public Evaluation {
  public:
-  TokenFileEvaluation(const DatasetOptions& options, const ModelConfig& model, Index limit, const SampleCompletion& complete)
-      : dataset_(options), model_(model) {
+  TokenFileEvaluation(const DatasetOptions& options, const ModelConfig& model, Index limit, const SampleCompletion& complete, bool overlap)
+      : dataset_(options), model_(model), measures_overlap_(overlap && reads_neighbours(model)) {
     model.objective->check_training(model);
     if (complete) complete(dataset_);
     Index windows = 0;
@@ -63,6 +64,7 @@ class TokenFileEvaluation : public Evaluation {
       if (!model_.objective->predicts())
         c.records.push_back({{"loss", s.tokens > 0 ? Json(s.loss / s.tokens) : Json()}, {"tokens", Index(s.tokens)}});
     }
+    if (measures_overlap_) add_overlaps(c.records);
     require(loss.count() > 0 || !predicted_.empty(), Exit::data, "the {} sequences have no token to predict; score more of them, or longer ones",
             scores.size());
     for (const std::string& note : dataset_.notes()) c.text += printable(note) + "\n";
@@ -83,6 +85,13 @@ class TokenFileEvaluation : public Evaluation {
                  {"perplexity", std::exp(loss.value())},
                  {"tokens", Index(loss.count())},
                  {"sequences", sequences}};
+  }
+  // A model with layers R predicts next tokens only, so that each record is that of a window.
+  void add_overlaps(std::vector<Json>& records) const {
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      const std::optional<double> overlap = neighbour_overlap(sample(Index(i)), model_.retrieval);
+      records[i]["overlap"] = overlap ? Json(*overlap) : Json();
+    }
   }
   // Pairs in the order of the data, which their samples do not have; other passages as they are.
   std::vector<Index> order_of_records() const {
@@ -134,6 +143,7 @@ class TokenFileEvaluation : public Evaluation {
 
   Dataset dataset_;
   ModelConfig model_;
+  bool measures_overlap_;
   Passages passages_;
   Index windows_ = 0, left_out_ = 0;  // left_out_: number of tokens not scored
   std::vector<Sample> rests_;
@@ -143,8 +153,8 @@ class TokenFileEvaluation : public Evaluation {
 }  // namespace
 
 std::unique_ptr<Evaluation> token_file_evaluation(const DatasetOptions& options, const ModelConfig& model, Index limit,
-                                                  const SampleCompletion& complete) {
-  return std::make_unique<TokenFileEvaluation>(options, model, limit, complete);
+                                                  const SampleCompletion& complete, bool overlap) {
+  return std::make_unique<TokenFileEvaluation>(options, model, limit, complete, overlap);
 }
 
 }  // namespace gyr

@@ -7,6 +7,7 @@
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/engine/model/chunk.hpp"
+#include "src/evaluation/neighbour_overlap.hpp"
 #include "src/retro/sample_neighbours.hpp"
 #include "src/retro/vectors/vector_search.hpp"
 #include "src/train/neighbours.hpp"
@@ -167,6 +168,36 @@ TEST(sample_neighbours, foreign_or_incomplete_neighbours_are_refused) {
     if (entry.path().extension() == ".hdf5") blocks.push_back(entry.path());
   fs::remove(blocks.at(random() % blocks.size()));
   refused(Exit::missing, {"block files of neighbours", "finds the others"});
+}
+
+// Against a loop over all pairs of a target and a token of a neighbour.
+TEST(sample_neighbours, overlap_counts_targets_in_seen_neighbours) {
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 50; ++draw) {
+    const RetrievalConfig c{1 + Index(random() % 4), 1 + Index(random() % 3), "X"};
+    const Index chunks = 1 + Index(random() % 4), length = chunks * c.chunk, r = c.neighbour_length();
+    Sample s;
+    for (Index t = 0; t <= length; ++t) s.tokens.push_back(std::int32_t(random() % 6)), s.learned.push_back(random() % 4 > 0);
+    for (Index t = 0; draw % 2 == 0 && t <= length; ++t) s.positions.push_back(t == 0 || random() % 4 == 0 ? 0 : s.positions.back() + 1);
+    for (Index n = 0; n < chunks * c.neighbours; ++n) s.neighbour_lengths.push_back(std::int32_t(random() % std::uint64_t(r + 1)));
+    for (Index i = 0; i < chunks * c.neighbours * r; ++i) s.neighbours.push_back(std::int32_t(random() % 6));
+    double targets = 0, found = 0;
+    for (Index t = c.chunk - 1; t < length; ++t) {
+      const Index last = (t + 1) / c.chunk * c.chunk - 1;  // of the chunk whose neighbours the row sees
+      bool joined = true, seen = false;
+      for (Index i = last + 1; i <= t; ++i) joined = joined && (s.positions.empty() || s.positions[std::size_t(i)] > 0);
+      if (!joined || !s.learned[std::size_t(t + 1)]) continue;
+      for (Index n = 0; n < c.neighbours; ++n)
+        for (Index i = 0, of = (t + 1 - c.chunk) / c.chunk * c.neighbours + n; i < s.neighbour_lengths[std::size_t(of)]; ++i)
+          seen = seen || s.neighbours[std::size_t(of * r + i)] == s.tokens[std::size_t(t + 1)];
+      targets += 1, found += seen;
+    }
+    const std::optional<double> overlap = neighbour_overlap(s, c);
+    ASSERT_EQ(overlap.has_value(), targets > 0);
+    if (overlap) {
+      EXPECT_DOUBLE_EQ(*overlap, found / targets);
+    }
+  }
 }
 
 }  // namespace gyr::testing::sample_neighbours_suite
