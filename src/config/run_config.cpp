@@ -72,9 +72,8 @@ void check_encoder_settings(const ModelConfig& m, const Deck& deck) {
 void read_samples_of(RunConfig& run, Deck& deck, const std::string& tokenizer) {
   run.data = read_data(data_section(deck), tokenizer);
   run.retro = read_retro(deck.section("retro", "neighbours of the samples, for layers R of model.pattern", Effect::course));
-  if (run.retro.layers == RetrievalPlaces::pattern) return;
-  place_retrieval(run.model);
-  check(run.model);
+  if (run.retro.layers != RetrievalPlaces::pattern) place_retrieval(run.model), check(run.model);
+  check_encoder_settings(run.model, deck);
 }
 
 void read_objective_of(RunConfig& run, Deck& deck, const Objective& otherwise) {
@@ -184,7 +183,6 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.model.objective->check_model(run.model);
   check_bounds(run.model, model);
   read_samples_of(run, deck, defaults.tokenizer);
-  check_encoder_settings(run.model, deck);
   run.train = read_train(train_section(deck), defaults.precision, defaults.seq_length, planned_steps(run.policy));
   Section& optimizer = deck.section("optimizer", "update rule of the weights, and its learning rate", Effect::course);
   const std::vector<Weight> weights = declared_weights(run.model);
