@@ -20,7 +20,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-retro-text demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-policy bench-ranks bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-retro-text demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-policy bench-ranks bench-retro bench-tokenizer install clean help setup configure
 
 build: configure ## build the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -116,6 +116,11 @@ bench-policy: build ## train on rewards here and in TRL (from PyPI, 6 GB), alter
 bench-ranks: build ## time a training step on two ranks with data, tensor, pipeline and context parallelism; LENGTH=16384 SEQUENCES=2 ROUNDS=1: long sequences
 	@LENGTH='$(LENGTH)' SEQUENCES='$(SEQUENCES)' ROUNDS='$(ROUNDS)' LAYOUTS='$(LAYOUTS)' regression/bench/ranks.sh
 
+bench-retro: configure ## time BM25 here and in bm25s (from PyPI), indexes of drawn vectors, and steps with and without layers R; CHUNKS=100000 VECTORS=100000
+	@cmake --build $(BUILD) --parallel $(JOBS) --target search_benchmark gyrfalcon
+	@regression/bench/search.sh
+	@regression/bench/retrieval.sh
+
 bench-tokenizer: configure ## time tokenizer encoding here and in Hugging Face tokenizers (from PyPI), alternately
 	@cmake --build $(BUILD) --parallel $(JOBS) --target tokenizer_benchmark
 	@regression/bench/tokenizer.sh
@@ -134,7 +139,7 @@ help: ## print this list
 # code 69. SETUP names the packages: those of the build, also those of the demonstration, or also those of the tests.
 SETUP := build
 run: SETUP := $(if $(DATA),build,run)
-test faults mutants accuracy parity families planner sanitize bench bench-peer bench-tokenizer: SETUP := test
+test faults mutants accuracy parity families planner sanitize bench bench-peer bench-retro bench-tokenizer: SETUP := test
 setup:
 	@jobscripts/setup.sh $(SETUP)
 
