@@ -2,6 +2,7 @@
 // Ranks and layout of generation in policy training: that of training by default, or one of its own.
 #include <random>
 
+#include "regression/planner/random_cluster.hpp"
 #include "regression/support/folder.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
@@ -123,6 +124,41 @@ TEST(generation_place, drawn_layouts_move_and_plan_the_whole_model) {
     EXPECT_EQ(received + copied, stored);
     if (separate) {
       EXPECT_EQ(copied, 0);
+    }
+  }
+}
+
+// Memory of a generator after passes of all layers, for prompts of all lengths and all numbers of sequences.
+GeneratorBytes bytes_of_full_passes(const ModelConfig& model, DType precision, Grid& grid, const GeneratorCapacity& limits) {
+  const std::unique_ptr<Generator> generator = Generator::dry_run(model, precision, grid, limits);
+  for (Index length = 1; length <= limits.prompt; ++length)
+    generator->read(0, std::vector<Token>(std::size_t(length), 0), {}, std::vector<DrawPlace>(std::size_t(limits.samples)));
+  for (Index n = 1; n <= limits.sequences; ++n)
+    generator->decode(std::vector<Generator::Step>(std::size_t(n), Generator::Step{0, limits.prompt + limits.tokens - 1, 1, {}}), {});
+  return generator->dry_bytes();
+}
+
+// Memory is measured on few layers of each type.
+TEST(generation_place, memory_is_that_of_passes_of_all_layers) {
+  Dice dice(seed_of_run());
+  for (int trial = 0; trial < 12; ++trial) {
+    const int tensor = dice.one_of<int>({1, 2}), pipeline = dice.one_of<int>({1, 2, 3});
+    const std::string pattern = dice.one_of<std::string>({"P x 9", "PE x 5", "M-M-*-*-M-*-E*-M", "\"*-- x 4\"", "MMMMMM*EM"});
+    const std::vector<std::string> overrides{"model.pattern=" + pattern,
+                                             fmt::format("rl.generate.tensor={}", tensor),
+                                             fmt::format("rl.generate.pipeline={}", pipeline),
+                                             fmt::format("model.tie_word_embeddings={}", dice.coin()),
+                                             fmt::format("model.vocab_size={}", dice.one_of<int>({32, 300})),
+                                             fmt::format("model.hidden_size={}", dice.one_of<int>({8, 16, 48}))};
+    const RunConfig run = run_of(overrides);
+    const GenerationPlace place = generation_place(run, layout_of(run, tensor * pipeline));
+    const GeneratorCapacity limits{.sequences = dice.between(1, 9), .prompt = dice.between(1, 20), .tokens = 4, .samples = dice.between(1, 2)};
+    for (int position = 0; position < tensor * pipeline; ++position) {
+      Grid grid = Grid::dry_run(place.layout, position);
+      const GeneratorBytes bytes = Generator::bytes_of(run.model, place.precision, grid, limits);
+      const GeneratorBytes expected = bytes_of_full_passes(run.model, place.precision, grid, limits);
+      EXPECT_EQ(bytes.weights, expected.weights) << fmt::format("{}", fmt::join(overrides, " "));
+      EXPECT_EQ(bytes.working, expected.working) << fmt::format("position {}: {}", position, fmt::join(overrides, " "));
     }
   }
 }

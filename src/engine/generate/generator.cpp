@@ -37,6 +37,25 @@ RetrievalOptions dry_retrieval(const RetrievalConfig& c) {
   return {[=](Index, std::span<const Token>) { return FoundNeighbours{{}, lengths, {}}; }};
 }
 
+// The model and its layout with the first two and the last layer of each type of each stage. A model with an encoder or with layers R,
+// whose passes differ, keeps all layers.
+std::pair<ModelConfig, Layout> with_few_layers(const ModelConfig& config, const Layout& layout) {
+  std::pair<ModelConfig, Layout> few{config, layout};
+  if (has_encoder(config) || reads_neighbours(config)) return few;
+  few.first.pattern.clear();
+  for (Span& stage : few.second.stages) {
+    const Index first = few.first.layers();
+    std::map<char, int> before;
+    for (Index i = stage.first; i < stage.last; ++i) {
+      const char symbol = config.pattern[std::size_t(i)];
+      const std::size_t next = config.pattern.find(symbol, std::size_t(i) + 1);
+      if (++before[symbol] <= 2 || next >= std::size_t(stage.last)) few.first.pattern += symbol;
+    }
+    stage = {first, few.first.layers()};
+  }
+  return few;
+}
+
 }  // namespace
 
 // Shared memory cannot grow later, so that all prompt lengths are measured for it.
@@ -52,8 +71,21 @@ Index Generator::working_bytes(ModelState& trained, Grid& grid, const GeneratorC
   return Generator(trained.model(), trained.precision(), grid, limits, &trained, Lengths::all).working_bytes().sum();
 }
 
+// Layers use scratch and activations in turn, so that a model with the first two and the last layer of each type of a stage has the
+// same peaks. Passes of all lengths measure these. Weights and state are those of all layers, from one dry run of two passes.
 GeneratorBytes Generator::bytes_of(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits) {
-  return Generator(config, dtype, grid, limits, nullptr, Lengths::all).dry_bytes();
+  const auto [few, layout] = with_few_layers(config, grid.layout());
+  Grid grid_of_few = Grid::dry_run(layout, grid.position());
+  const Generator small(few, dtype, grid_of_few, limits, nullptr, Lengths::all);
+  if (few.pattern == config.pattern) return small.dry_bytes();
+  Generator full(config, dtype, grid, limits, nullptr, Lengths::none);
+  full.rehearse_prompt(limits.prompt);
+  const Generator::Step last{0, full.capacity() - 1, 1, {}};
+  full.uncounted([&] { full.decode(std::vector<Step>(std::size_t(limits.sequences), last), {}); });
+  WorkingBytes working = full.working_bytes();
+  const WorkingBytes peaks = small.working_bytes();
+  working.scratch = std::max(working.scratch, peaks.scratch), working.slot = std::max(working.slot, peaks.slot);
+  return {full.weights_->high_water(), working.sum()};
 }
 
 std::unique_ptr<Generator> Generator::dry_run(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits) {
