@@ -39,7 +39,7 @@ void explain_policy(const PlanArguments& a, const RunConfig& run, int ranks, con
   SearchStatus status;
   PolicySearchOptions options;
   options.training.watch = status.watch();
-  if (a.search_seconds > 0) options.training.seconds = a.search_seconds;
+  if (a.search_seconds > 0) options.seconds = a.search_seconds;
   options.bytes = [&](const RunConfig& found) { return bytes_if_fits(RunPlan(found, ranks), machine.cluster); };
   const RunConfig here = on_cluster(run, machine.cluster, ranks);
   const PassMachine of_passes{machine.cluster, machine.profile ? &*machine.profile : nullptr};

@@ -2,6 +2,7 @@
 #include "src/commands/policy_report.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
@@ -35,6 +36,24 @@ std::string iteration_text(const IterationTimes& times) {
   return fmt::format("{}; {} of it {}", time_text(times.seconds(), 4), time_text(longest->seconds, 4), longest->name);
 }
 
+std::string timeline_text(const IterationTimes& times) {
+  constexpr std::size_t width = 50;
+  const CallTimeline timeline = call_timeline(times);
+  Table table({{"call"}, {"ranks"}, {fmt::format("0 to {}", time_text(timeline.seconds, 4)), false, width}});
+  for (std::size_t i = 0; i < times.calls.size(); ++i) {
+    std::string bar(width, '.');
+    for (const CallSpan& span : timeline.spans) {
+      if (span.call != i || span.end <= span.begin) continue;
+      const auto column = [&](double seconds) { return std::size_t(std::lround(seconds / timeline.seconds * double(width))); };
+      const std::size_t first = std::min(column(span.begin), width - 1), last = std::max(first + 1, column(span.end));
+      bar.replace(first, last - first, last - first, times.overlaps ? char('0' + span.answers) : '#');
+    }
+    table.row({times.calls[i].name, times.calls[i].mesh.text(), bar});
+  }
+  const std::string note = times.overlaps ? "\nTwo iterations; digits: the iteration whose answers a call writes or reads\n" : "\nOne iteration\n";
+  return prose(note) + table.str();
+}
+
 std::string calls_report(const RunConfig& run, const IterationTimes& times) {
   const AnswerCounts& a = times.answers;
   return prose(fmt::format(
@@ -43,7 +62,7 @@ std::string calls_report(const RunConfig& run, const IterationTimes& times) {
              counted(a.prompts, "prompt"), counted(a.group, "answer"), counted(a.tokens, "token"), counted(a.prompt_tokens, "token"),
              run.policy->plan.answer_tokens > 0 ? "rl.plan" : "the longest answers; rl.plan.answer_tokens sets others",
              counted(times.windows, "window"), counted(run.train.seq_length, "token"))) +
-         calls_table(times);
+         calls_table(times) + timeline_text(times);
 }
 
 namespace {
@@ -95,6 +114,16 @@ std::string heuristic_text(const PolicySearchResult& result) {
       100 * (1 - result.best.front().seconds / result.heuristic->seconds));
 }
 
+// How much faster iterations may be that a search did not predict before its time was over; empty if it predicted all.
+std::string left_out_text(const PolicySearchResult& result) {
+  std::string text;
+  if (result.layouts_ended) text = "The time was over before all layouts of training were predicted: further ones may be faster. ";
+  if (result.ended)
+    text += fmt::format("The time was over before all pairs of these layouts were predicted: one of the others may take up to {:.1f} % less time. ",
+                        100 * std::max(0.0, 1 - result.least_left_out / result.best.front().seconds));
+  return text.empty() ? "" : text + "--search-seconds 0 searches to the end\n";
+}
+
 }  // namespace
 
 std::string policy_search_report(const RunConfig& run, int ranks, const Cluster& cluster, const PolicySearchResult& result) {
@@ -113,8 +142,8 @@ std::string policy_search_report(const RunConfig& run, int ranks, const Cluster&
              counted(ranks, "rank"), cluster.name, counted(result.layouts, "layout"), counted(result.copies, "layout"),
              counted(result.counts.pairs, "pair"), result.refused, result.counts.moves + result.counts.too_large, result.counts.too_large,
              time_text(result.seconds), counted(answers.tokens, "token"), counted(answers.prompt_tokens, "token"))) +
-         pairs_table(result) + prose(heuristic_text(result)) + "\nOverrides of the fastest, after plan DECK or train DECK\n" +
-         fmt::format("{}\n", fmt::join(words, " "));
+         pairs_table(result) + prose(left_out_text(result)) + prose(heuristic_text(result)) + timeline_text(*result.best.front().times) +
+         "\nOverrides of the fastest, after plan DECK or train DECK\n" + fmt::format("{}\n", fmt::join(words, " "));
 }
 
 }  // namespace gyr

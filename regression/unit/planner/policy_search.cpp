@@ -146,5 +146,26 @@ TEST(policy_search, is_never_slower_than_the_heuristic) {
   EXPECT_GT(faster, 0);
 }
 
+// A search whose time is over has an iteration if there is one, and states how much faster the others may be.
+TEST(policy_search, time_limit_leaves_out_pairs) {
+  Dice dice(seed_of_run());
+  int ended = 0;
+  for (int trial = 0; trial < 3; ++trial) {
+    const DrawnPolicy d = drawn_policy(dice, 4, "schedule, micro_batch_size");
+    PolicySearchOptions options;
+    options.training.best = 2, options.bytes = d.bytes();
+    const PolicySearchResult full = policy_search(d.run(), d.ranks, {d.cluster}, options);
+    options.seconds = 0;
+    const PolicySearchResult result = policy_search(d.run(), d.ranks, {d.cluster}, options);
+    if (full.best.empty() || result.best.empty()) continue;
+    EXPECT_FALSE(full.ended || full.layouts_ended);
+    EXPECT_TRUE(result.ended) << d.deck;
+    EXPECT_GE(result.best.front().seconds, full.best.front().seconds) << d.deck;
+    EXPECT_LE(result.least_left_out, result.best.front().seconds) << d.deck;
+    ++ended;
+  }
+  EXPECT_GT(ended, 0);
+}
+
 }  // namespace
 }  // namespace gyr::testing::policy_search_suite

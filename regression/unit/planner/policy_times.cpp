@@ -2,6 +2,7 @@
 // Predicted seconds of the calls of an iteration of policy training, and the search over pairs of layouts.
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "regression/planner/random_run.hpp"
 #include "regression/support/seed.hpp"
@@ -64,6 +65,39 @@ TEST(policy_times, overlapping_calls_take_the_longer_of_two) {
   EXPECT_DOUBLE_EQ(times.seconds(), 10.5);
 }
 
+// Every call has its seconds, calls on common ranks follow each other, and the last one ends with the iteration.
+TEST(policy_times, timeline_draws_each_call_once) {
+  Dice dice(seed_of_run());
+  for (int trial = 0; trial < 50; ++trial) {
+    IterationTimes times;
+    times.overlaps = dice.coin();
+    const Mesh training{{0, 1}}, generation = times.overlaps ? Mesh{{2}} : training;
+    const auto add = [&](CallPart part, const Mesh& mesh) {
+      times.calls.push_back({.part = part, .name = {}, .model = {}, .mesh = mesh, .seconds = dice.real(0.1, 3)});
+    };
+    add(CallPart::move, training), add(CallPart::generation, generation);
+    for (int i = dice.between(0, 3); i > 0; --i) add(CallPart::others, training);
+    add(CallPart::training, training);
+    const CallTimeline timeline = call_timeline(times);
+    EXPECT_EQ(timeline.iterations, times.overlaps ? 2 : 1);
+    EXPECT_EQ(timeline.spans.size(), timeline.iterations * times.calls.size());
+    double last = 0;
+    for (const CallSpan& a : timeline.spans) {
+      last = std::max(last, a.end);
+      EXPECT_NEAR(a.end - a.begin, times.calls[a.call].seconds, 1e-12);
+      const bool generates = times.calls[a.call].part == CallPart::generation;
+      EXPECT_EQ(a.answers, 1 + int(a.begin / times.seconds() + 1e-9) + (times.overlaps && generates));
+      for (const CallSpan& b : timeline.spans) {
+        const bool apart = &a == &b || a.end <= b.begin + 1e-12 || b.end <= a.begin + 1e-12;
+        const bool common = times.calls[a.call].mesh == times.calls[b.call].mesh;
+        EXPECT_TRUE(apart || !common) << "trial " << trial;
+      }
+    }
+    EXPECT_NEAR(timeline.seconds, timeline.iterations * times.seconds(), 1e-12);
+    EXPECT_NEAR(last, timeline.seconds, 1e-9);
+  }
+}
+
 TEST(policy_times, data_coordinates_share_the_prompts) {
   const Cluster c = some_cluster();
   const double one = seconds_on({"rl.generate.sequences_together=4"}, 1, c), four = seconds_on({"rl.generate.sequences_together=4"}, 4, c);
@@ -81,6 +115,32 @@ TEST(policy_times, decode_is_linear_between_counted_passes) {
   }
   EXPECT_NEAR(times.decode(4, 26), (times.decode(4, 24) + times.decode(4, 28)) / 2, 1e-12);
   EXPECT_GT(times.decode(4, 31), times.decode(4, 24));
+}
+
+// Dry runs of other layouts, mesh sizes and numbers of sequences are the same as own ones.
+TEST(policy_times, shared_passes_take_seconds_of_own_ones) {
+  Dice dice(seed_of_run());
+  const Cluster c = some_cluster();
+  GenerationRuns runs;
+  std::size_t places = 0;
+  for (int trial = 0; trial < 12; ++trial) {
+    const int tensor = dice.one_of<int>({1, 2, 4}), pipeline = dice.one_of<int>({1, 2, 4}), data = dice.one_of<int>({1, 2, 3});
+    const RunConfig run =
+        run_of({"model.pattern=M-*-P-P-", "rl.prompts=48", fmt::format("parallel.tensor={}", tensor), fmt::format("parallel.pipeline={}", pipeline),
+                fmt::format("rl.generate.tensor={}", tensor), fmt::format("rl.generate.pipeline={}", pipeline),
+                fmt::format("rl.generate.sequences_together={}", dice.between(1, 12)),
+                "rl.generate.precision=" + dice.one_of<std::string>({"fp32", "bf16"})});
+    const GenerationPlace place = generation_place(run, layout_of(run, tensor * pipeline * data));
+    const GeneratorCapacity limits = generator_capacity(run, 24, place.layout);
+    const AnswerCounts answers = planned_answers(run);
+    const GenerationTimes own(run.model, place, limits, answers, false, {c}), shared(run.model, place, limits, answers, false, {c}, &runs);
+    EXPECT_EQ(shared.seconds(), own.seconds()) << place.layout.text();
+    EXPECT_EQ(shared.prompt(), own.prompt()) << place.layout.text();
+    ASSERT_EQ(shared.bytes().size(), own.bytes().size());
+    for (std::size_t stage = 0; stage < own.bytes().size(); ++stage) EXPECT_EQ(shared.bytes()[stage].working, own.bytes()[stage].working);
+    places += own.bytes().size() * (tensor > 1 ? 2 : 1);
+  }
+  EXPECT_LT(runs.count(), places) << "no dry run was shared";
 }
 
 // With links of no cost, a pipeline computes the layers of one rank in turn, and a decoded token passes all stages.
@@ -228,6 +288,36 @@ TEST(policy_times, fastest_pairs_are_those_of_all_pairs) {
   }
   EXPECT_GT(found, 200);
   EXPECT_GT(pruned, 100) << "a search that visits all pairs would prune nothing";
+}
+
+TEST(policy_times, pairs_left_out_are_slower_than_their_bound) {
+  Dice dice(seed_of_run());
+  int left_out = 0, missed = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    PairSpace space = random_space(dice);
+    std::set<std::pair<std::size_t, std::size_t>> outside;
+    for (std::size_t t = 0; t < space.training.size(); ++t)
+      for (std::size_t g = 0; g <= space.copies.size(); ++g)
+        if (dice.coin()) outside.insert({t, g});
+    const auto index_of = [](std::optional<std::size_t> copy) { return copy ? *copy + 1 : 0; };
+    space.is_left_out = [&](std::size_t t, std::optional<std::size_t> copy) { return outside.contains({t, index_of(copy)}); };
+    const PairResult result = fastest_pairs(space, 2);
+    const std::vector<LayoutPair> expected = all_pairs(space);
+    ASSERT_EQ(result.best.empty(), expected.empty()) << "trial " << trial;
+    for (std::size_t i = 0; i < std::min(expected.size(), result.best.size()); ++i) {
+      const LayoutPair& pair = expected[i];
+      const bool found = std::any_of(result.best.begin(), result.best.end(),
+                                     [&](const LayoutPair& p) { return p.training == pair.training && p.copy == pair.copy; });
+      if (found) continue;
+      EXPECT_TRUE(outside.contains({pair.training, index_of(pair.copy)})) << "trial " << trial;
+      EXPECT_GT(result.left_out, 0) << "trial " << trial;
+      EXPECT_GE(pair.seconds, result.least_left_out) << "trial " << trial;
+      ++missed;
+    }
+    left_out += result.left_out > 0;
+  }
+  EXPECT_GT(left_out, 50);
+  EXPECT_GT(missed, 20);
 }
 
 }  // namespace

@@ -4,18 +4,18 @@
 #include <algorithm>
 #include <numeric>
 
-#include "src/planner/predict/stage_runs.hpp"
-
 namespace gyr {
 
-ForwardTimes::ForwardTimes(EngineConfig config, const LayoutOnMesh& place, const PassMachine& machine) {
+ForwardTimes::ForwardTimes(EngineConfig config, const LayoutOnMesh& place, const PassMachine& machine, StageRuns* shared) {
   config.training = false, config.micros = 1;
-  KnownGemms known;
+  StageRuns local;
+  StageRuns& runs = shared ? *shared : local;
   for (int stage = 0; stage < place.layout.size(Axis::pipeline); ++stage) {
     PassTime time;
     Capacity most;
     for (const int position : positions_of(place.layout, stage)) {
-      const RankPlan plan = plan_rank(config, place.layout, position, {}, &known);
+      const std::shared_ptr<const StageRun> run = runs.of(config, place.layout, position);
+      const RankPlan& plan = run->plan;
       time = slower(time, pass_time(plan.launches, plan.traffic, place, position, config.precision, PassKind::prefill, machine));
       if (plan.capacity.total() > most.total()) most = plan.capacity;
     }

@@ -4,15 +4,15 @@
 // f: forward of a micro-batch on a stage; u: its message to the next stage; m: micro-batches
 #pragma once
 
-#include "src/engine/dry_run/plan.hpp"
 #include "src/planner/policy/pass_times.hpp"
+#include "src/planner/predict/stage_runs.hpp"
 
 namespace gyr {
 
 class ForwardTimes {
  public:
-  // Executes dry runs of one micro-batch without training.
-  ForwardTimes(EngineConfig, const LayoutOnMesh&, const PassMachine&);
+  // From dry runs of one micro-batch without training. `runs`: cache of such dry runs of this model; null: none is shared.
+  ForwardTimes(EngineConfig, const LayoutOnMesh&, const PassMachine&, StageRuns* runs = nullptr);
 
   double seconds(Index micros) const;
   // By pipeline stage: memory of the rank that needs most.

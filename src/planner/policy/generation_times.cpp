@@ -2,38 +2,91 @@
 #include "src/planner/policy/generation_times.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "src/planner/machine/collective.hpp"
+#include "src/planner/predict/stage_runs.hpp"
 
 namespace gyr {
 
 namespace {
 
-// A generator in a dry run, whose passes are timed one by one.
-class TimedPasses {
- public:
-  TimedPasses(const ModelConfig& model, const GenerationPlace& place, const GeneratorCapacity& limits, int position, const PassMachine& machine)
-      : place_(place), position_(position), machine_(machine), grid_(Grid::dry_run(place.layout, position)),
-        generator_(Generator::dry_run(model, place.precision, grid_, limits)) {}
+// Settings that the passes of a rank depend on.
+std::string key_of(const ModelConfig& model, const GenerationPlace& place, const GeneratorCapacity& limits, int position) {
+  const Layout& l = place.layout;
+  return fmt::format("{} t{}/{} c{} a{} {} {} p{} n{} g{}", content_of(model, l, l.coordinate(position, Axis::pipeline)),
+                     l.coordinate(position, Axis::tensor), l.size(Axis::tensor), l.size(Axis::context), l.attention_ranks, int(l.order),
+                     name_of(place.precision), limits.prompt, limits.tokens, limits.samples);
+}
 
-  template <class Pass>
-  PassTime of(PassKind kind, const Pass& pass) {
-    generator_->device().launch_counts.clear();
-    grid_.visit([](Communicator& c) { c.clear_traffic(); });
-    pass(*generator_);
-    return pass_time(generator_->device().launch_counts, traffic_of(grid_), {place_.layout, place_.mesh}, position_, place_.precision, kind,
-                     machine_);
+// A generator in a dry run, whose passes are counted one by one.
+class DryGenerator {
+ public:
+  DryGenerator(const ModelConfig& model, const GenerationPlace& place, GeneratorCapacity limits, const WantedPasses& wanted, int position)
+      : wanted_(wanted), grid_(Grid::dry_run(place.layout, position)) {
+    limits.tokens = std::max<Index>(limits.tokens, 2);  // the second length has a further token
+    generator_ = Generator::dry_run(model, place.precision, grid_, limits);
+    prompt(), decode(1, wanted.past.back());  // the first passes also clear the state of all layers
+  }
+
+  CountedPass prompt() {
+    const std::vector<Token> tokens(std::size_t(wanted_.prompt), 0);
+    const std::vector<DrawPlace> places(std::size_t(wanted_.group));
+    return counted([&] { generator_->read(0, tokens, sampling(), places); });
+  }
+  CountedPass copy() {
+    if (wanted_.group == 1) return {};
+    return counted([&] { generator_->copy(generator_->prefix_slot(), 0); });
+  }
+  CountedPass decode(Index sequences, Index past) {
+    const std::vector<Generator::Step> steps(std::size_t(sequences), Generator::Step{0, past, 1, {}});
+    return counted([&] { generator_->decode(steps, sampling()); });
   }
   GeneratorBytes bytes() const { return generator_->dry_bytes(); }
 
  private:
-  const GenerationPlace& place_;
-  int position_;
-  const PassMachine& machine_;
+  Sampling sampling() const { return {.exact = wanted_.exact, .rollouts = true}; }
+
+  template <class Pass>
+  CountedPass counted(const Pass& pass) {
+    generator_->device().launch_counts.clear();
+    grid_.visit([](Communicator& c) { c.clear_traffic(); });
+    pass();
+    CountedPass count{generator_->device().launch_counts, traffic_of(grid_)};
+    std::erase_if(count.traffic, [](const CommunicatorTraffic& c) { return c.size == 1 || c.count.lines().empty(); });
+    return count;
+  }
+
+  const WantedPasses& wanted_;
   Grid grid_;
   std::unique_ptr<Generator> generator_;
 };
+
+}  // namespace
+
+// The memory of a capacity is always that of the same passes, whatever the cache has.
+const GenerationRun& GenerationRuns::of(const ModelConfig& model, const GenerationPlace& place, const GeneratorCapacity& limits,
+                                        const WantedPasses& wanted, int position) {
+  const auto [known, fresh] = runs_.try_emplace(key_of(model, place, limits, position));
+  GenerationRun& run = known->second;
+  std::optional<DryGenerator> dry;
+  if (!run.bytes.contains(limits.sequences)) {
+    dry.emplace(model, place, limits, wanted, position);
+    run.prompt = dry->prompt(), run.copy = dry->copy();
+    for (const Index past : wanted.past) run.decode[{limits.sequences, past}] = dry->decode(limits.sequences, past);
+    run.bytes[limits.sequences] = dry->bytes();
+  }
+  for (const Index n : wanted.sequences)
+    for (const Index past : wanted.past) {
+      if (run.decode.contains({n, past})) continue;
+      if (!dry) dry.emplace(model, place, limits, wanted, position);
+      run.decode[{n, past}] = dry->decode(n, past);
+    }
+  return run;
+}
+
+namespace {
 
 double sum(const PassTime& time) { return time.work + time.message; }
 
@@ -48,38 +101,35 @@ std::set<int> ends_of_stage(const Layout& layout, int stage) {
 }  // namespace
 
 GenerationTimes::GenerationTimes(const ModelConfig& model, const GenerationPlace& place, const GeneratorCapacity& limits, const AnswerCounts& answers,
-                                 bool exact, const PassMachine& machine)
+                                 bool exact, const PassMachine& machine, GenerationRuns* shared)
     : place_(place), limits_(limits), answers_(answers), exact_(exact) {
   for (Index n = 1; n < limits.sequences; n *= 2) sequences_.push_back(n);
   sequences_.push_back(limits.sequences);
   past_ = {double(answers.prompt_tokens), double(std::max(answers.prompt_tokens + 1, answers.prompt_tokens + answers.tokens - 1))};
   passes_.resize(sequences_.size(), {0, 0});
-  for (int stage = 0; stage < place.layout.size(Axis::pipeline); ++stage) count(model, stage, machine);
+  GenerationRuns runs;
+  for (int stage = 0; stage < place.layout.size(Axis::pipeline); ++stage) count(model, stage, machine, shared ? *shared : runs);
   for (std::size_t i = 0; i < sequences_.size(); ++i)
     for (double& seconds : passes_[i]) seconds += turn_seconds(sequences_[i], machine);
   prompt_ += turn_seconds(answers.group, machine);
 }
 
 // Adds the passes of a stage: those of the slower of its first and last tensor-parallel rank.
-void GenerationTimes::count(const ModelConfig& model, int stage, const PassMachine& machine) {
+void GenerationTimes::count(const ModelConfig& model, int stage, const PassMachine& machine, GenerationRuns& runs) {
   PassTime prompt, copy;
   std::vector<std::array<PassTime, 2>> passes(sequences_.size());
   GeneratorBytes most;
-  GeneratorCapacity limits = limits_;
-  limits.tokens = std::max<Index>(limits.tokens, 2);  // the second length has a further token
+  const WantedPasses wanted{answers_.prompt_tokens, answers_.group, sequences_, {Index(past_[0]), Index(past_[1])}, exact_};
   for (const int position : ends_of_stage(place_.layout, stage)) {
-    TimedPasses timed(model, place_, limits, position, machine);
-    const std::vector<Token> tokens(std::size_t(answers_.prompt_tokens), 0);
-    const std::vector<DrawPlace> places(std::size_t(answers_.group));
-    const Sampling sampling{.exact = exact_, .rollouts = true};
-    prompt = slower(prompt, timed.of(PassKind::prefill, [&](Generator& g) { g.read(0, tokens, sampling, places); }));
-    if (answers_.group > 1) copy = slower(copy, timed.of(PassKind::prefill, [&](Generator& g) { g.copy(g.prefix_slot(), 0); }));
+    const GenerationRun& run = runs.of(model, place_, limits_, wanted, position);
+    const auto add = [&](PassTime& time, const CountedPass& pass, PassKind kind) {
+      const LayoutOnMesh there{place_.layout, place_.mesh};
+      time = slower(time, pass_time(pass.launches, pass.traffic, there, position, place_.precision, kind, machine));
+    };
+    add(prompt, run.prompt, PassKind::prefill), add(copy, run.copy, PassKind::prefill);
     for (std::size_t i = 0; i < sequences_.size(); ++i)
-      for (std::size_t at = 0; at < past_.size(); ++at) {
-        const std::vector<Generator::Step> steps(std::size_t(sequences_[i]), Generator::Step{0, Index(past_[at]), 1, {}});
-        passes[i][at] = slower(passes[i][at], timed.of(PassKind::decode, [&](Generator& g) { g.decode(steps, sampling); }));
-      }
-    const GeneratorBytes bytes = timed.bytes();
+      for (std::size_t at = 0; at < past_.size(); ++at) add(passes[i][at], run.decode.at({sequences_[i], wanted.past[at]}), PassKind::decode);
+    const GeneratorBytes& bytes = run.bytes.at(limits_.sequences);
     if (bytes.weights + bytes.working > most.weights + most.working) most = bytes;
   }
   prompt_ += sum(prompt) + double(answers_.group) * sum(copy);

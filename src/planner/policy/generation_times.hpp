@@ -6,6 +6,9 @@
 // A pass visits the pipeline stages one after another: its seconds are the sum over the stages of kernels, collectives and messages.
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "src/planner/policy/pass_times.hpp"
 #include "src/train/policy_generation.hpp"
 
@@ -20,9 +23,42 @@ struct AnswerCounts {
   Index length() const { return prompt_tokens + tokens; }  // of a prompt with its answer
 };
 
+// Kernel launches and traffic of a pass.
+struct CountedPass {
+  LaunchCounts launches;
+  std::vector<CommunicatorTraffic> traffic;
+};
+
+// Passes to count: a prompt with the first tokens of `group` answers, and decoding with each number of sequences and of past tokens.
+struct WantedPasses {
+  Index prompt = 1, group = 1;
+  std::vector<Index> sequences, past;
+  bool exact = false;
+};
+
+struct GenerationRun {
+  CountedPass prompt, copy;                               // copy: of the state of a prompt to one answer; nothing without a group
+  std::map<std::pair<Index, Index>, CountedPass> decode;  // by sequences and past tokens
+  std::map<Index, GeneratorBytes> bytes;                  // by capacity in sequences: memory of the prompt and of the largest passes
+};
+
+// Cache of dry runs of passes, each of which represents all ranks that do the same work, in this and in other layouts. For one model and one kind of
+// prompts: WantedPasses may differ in the numbers of sequences only.
+class GenerationRuns {
+ public:
+  // Passes of the rank at a position of the layout of generation.
+  const GenerationRun& of(const ModelConfig&, const GenerationPlace&, const GeneratorCapacity&, const WantedPasses&, int position);
+  std::size_t count() const { return runs_.size(); }
+
+ private:
+  std::map<std::string, GenerationRun> runs_;
+};
+
 class GenerationTimes {
  public:
-  GenerationTimes(const ModelConfig&, const GenerationPlace&, const GeneratorCapacity&, const AnswerCounts&, bool exact, const PassMachine&);
+  // `runs`: cache of dry runs of this model with such answers; null: none is shared.
+  GenerationTimes(const ModelConfig&, const GenerationPlace&, const GeneratorCapacity&, const AnswerCounts&, bool exact, const PassMachine&,
+                  GenerationRuns* runs = nullptr);
 
   double prompt() const { return prompt_; }  // seconds to read a prompt and to copy its state to the slots of its answers
   // Seconds of a pass that decodes a token of `sequences` sequences with `past` tokens each.
@@ -33,7 +69,7 @@ class GenerationTimes {
   const std::vector<GeneratorBytes>& bytes() const { return bytes_; }
 
  private:
-  void count(const ModelConfig&, int stage, const PassMachine&);
+  void count(const ModelConfig&, int stage, const PassMachine&, GenerationRuns&);
   double turn_seconds(Index sequences, const PassMachine&) const;
 
   GenerationPlace place_;

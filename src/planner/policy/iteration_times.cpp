@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "src/base/precision.hpp"
 #include "src/config/generation_ranks.hpp"
@@ -69,9 +70,30 @@ double IterationTimes::seconds(CallPart part) const {
   return sum;
 }
 
-IterationCalls::IterationCalls(const RunConfig& run, const Layout& training, const AnswerCounts& answers, const PassMachine& machine, StageRuns* runs)
-    : run_(run), rl_(*run.policy), training_(training), everywhere_(training_ranks(run, ranks_of_run(run, training))), machine_(machine), runs_(runs),
-      models_(placed_models(run, training.ranks())), answers_(answers), windows_(windows_of_minibatch(run, answers)) {}
+CallTimeline call_timeline(const IterationTimes& times) {
+  CallTimeline timeline{.spans = {}, .iterations = times.overlaps ? 2 : 1};
+  timeline.seconds = timeline.iterations * times.seconds();
+  const double moved = times.seconds(CallPart::move);
+  for (int k = 0; k < timeline.iterations; ++k) {
+    const double begin = k * times.seconds();
+    double clock = begin, of_training = begin + moved;  // next call, and next one beside generation
+    for (std::size_t i = 0; i < times.calls.size(); ++i) {
+      const PlannedCall& call = times.calls[i];
+      const bool generates = call.part == CallPart::generation;
+      const bool beside = times.overlaps && !generates && call.part != CallPart::move;
+      double& at = beside ? of_training : clock;
+      timeline.spans.push_back({i, k + 1 + (times.overlaps && generates), at, at + call.seconds});
+      at += call.seconds;
+    }
+  }
+  return timeline;
+}
+
+IterationCalls::IterationCalls(const RunConfig& run, const Layout& training, const AnswerCounts& answers, const PassMachine& machine,
+                               std::shared_ptr<CallRuns> runs)
+    : run_(run), rl_(*run.policy), training_(training), everywhere_(training_ranks(run, ranks_of_run(run, training))), machine_(machine),
+      runs_(runs ? std::move(runs) : std::make_shared<CallRuns>()), models_(placed_models(run, training.ranks())), answers_(answers),
+      windows_(windows_of_minibatch(run, answers)) {}
 
 bool IterationCalls::is_reward_model(const PlacedModel& m) const {
   const auto& names = rl_.loss.reward_models;
@@ -86,7 +108,7 @@ PlannedCall IterationCalls::move(const GenerationPlace& place) const {
 
 PlannedCall IterationCalls::generation(const GenerationPlace& place) const {
   const GeneratorCapacity limits = generator_capacity(run_, std::max(answers_.longest_prompt, answers_.prompt_tokens), place.layout);
-  const GenerationTimes times(run_.model, place, limits, answers_, rl_.exact, machine_);
+  const GenerationTimes times(run_.model, place, limits, answers_, rl_.exact, machine_, &runs_->generation);
   PlannedCall call{
       .part = CallPart::generation, .name = "generation", .model = place.borrows ? "" : "generation", .mesh = place.mesh, .layout = place.layout};
   call.seconds = times.seconds(), call.tokens = double(answers_.answers() * answers_.tokens);
@@ -118,23 +140,20 @@ std::vector<PlannedCall> IterationCalls::scores() const {
 
 std::vector<PlannedCall> IterationCalls::training_of_critic() const {
   std::vector<PlannedCall> calls;
-  for (const PlacedModel& m : models_) {
-    StageRuns runs;
-    if (m.use.trained) calls.push_back(training("training of " + m.use.name, m.use.name, scoring_config(m), m.layout, runs));
-  }
+  for (const PlacedModel& m : models_)
+    if (m.use.trained) calls.push_back(training("training of " + m.use.name, m.use.name, scoring_config(m), m.layout));
   return calls;
 }
 
 PlannedCall IterationCalls::training() const {
-  StageRuns runs;
-  PlannedCall call = training("training", "", engine_config(run_, training_), training_, runs_ ? *runs_ : runs);
+  PlannedCall call = training("training", "", engine_config(run_, training_), training_);
   call.part = CallPart::training;
   return call;
 }
 
 // A forward pass over the windows of all minibatches.
 PlannedCall IterationCalls::forward(const std::string& name, const std::string& model, const EngineConfig& config, const LayoutOnMesh& place) const {
-  const ForwardTimes times(config, place, machine_);
+  const ForwardTimes times(config, place, machine_, &runs_->forwards[model]);
   const Index windows = up_to_multiple(windows_ * rl_.minibatches, scoring_multiple(run_, training_));
   PlannedCall call{.name = name, .model = model, .mesh = place.mesh, .layout = place.layout};
   call.seconds = times.seconds(windows / (place.layout.size(Axis::data) * config.micro_batch_size));
@@ -144,11 +163,10 @@ PlannedCall IterationCalls::forward(const std::string& name, const std::string& 
 }
 
 // Optimizer steps over the minibatches, in each epoch.
-PlannedCall IterationCalls::training(const std::string& name, const std::string& model, EngineConfig config, const Layout& layout,
-                                     StageRuns& runs) const {
+PlannedCall IterationCalls::training(const std::string& name, const std::string& model, EngineConfig config, const Layout& layout) const {
   const Index windows = up_to_multiple(windows_, training_multiple(run_, training_));
   config.micros = int(windows / (layout.size(Axis::data) * config.micro_batch_size));
-  const StagePlans plans(config, layout, runs);
+  const StagePlans plans(config, layout, runs_->steps[model]);
   PlannedCall call{.name = name, .model = model, .mesh = everywhere_, .layout = layout};
   call.seconds = double(rl_.steps_of_iteration()) * predict(plans, config, layout, machine_.cluster, machine_.profile).seconds;
   call.tokens = double(rl_.epochs * answers_.answers() * answers_.length());
@@ -172,9 +190,9 @@ Index windows_of_minibatch(const RunConfig& run, const AnswerCounts& answers) {
   return (run.policy->per_minibatch() + together - 1) / together;
 }
 
-IterationTimes iteration_times(const RunConfig& run, const Layout& training, const PassMachine& machine) {
+IterationTimes iteration_times(const RunConfig& run, const Layout& training, const PassMachine& machine, std::shared_ptr<CallRuns> runs) {
   const AnswerCounts answers = planned_answers(run);
-  const IterationCalls calls(run, training, answers, machine);
+  const IterationCalls calls(run, training, answers, machine, std::move(runs));
   IterationTimes times{answers, calls.windows(), run.policy->staleness > 0 && run.policy->generation.separate, {}};
   const auto add = [&](std::vector<PlannedCall> more) { std::move(more.begin(), more.end(), std::back_inserter(times.calls)); };
   const GenerationPlace place = generation_place(run, training);

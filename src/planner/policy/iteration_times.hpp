@@ -3,6 +3,8 @@
 // the iteration takes their sum.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
 
 #include "src/config/placed_models.hpp"
@@ -42,15 +44,39 @@ struct IterationTimes {
   double seconds(CallPart) const;
 };
 
+// Begin and end of the calls. Generation may run beside training (rl.staleness: 1):
+//   iteration k from (k - 1) T:   move, then generation of the answers of iteration k + 1, beside all other calls for those of iteration k
+// T: seconds from one iteration to the next
+struct CallSpan {
+  std::size_t call = 0;  // index in IterationTimes::calls
+  int answers = 1;       // iteration whose answers the call writes or reads, counting from 1; the move: that which begins
+  double begin = 0, end = 0;
+};
+
+struct CallTimeline {
+  std::vector<CallSpan> spans;
+  int iterations = 1;  // that are drawn
+  double seconds = 0;  // of all of them
+};
+
+// One iteration, or two if generation runs beside training.
+CallTimeline call_timeline(const IterationTimes&);
+
 // Answers that times are predicted for: rl.plan, or the prompts of the data and the longest answers.
 AnswerCounts planned_answers(const RunConfig&);
 // Windows that hold the answers of a minibatch, without those that fill up micro-batches.
 Index windows_of_minibatch(const RunConfig&, const AnswerCounts&);
 
-// Calls of a run on a layout of training, with planned_answers(). `runs`: cache of dry runs of the trained model; null: none is shared.
+// Cache of the dry runs of calls, for runs that differ in their layouts only.
+struct CallRuns {
+  GenerationRuns generation;
+  std::map<std::string, StageRuns> steps, forwards;  // by name of the model; the trained one has none
+};
+
+// Calls of a run on a layout of training, with planned_answers(). `runs`: null: no cache is shared.
 class IterationCalls {
  public:
-  IterationCalls(const RunConfig&, const Layout& training, const AnswerCounts&, const PassMachine&, StageRuns* runs = nullptr);
+  IterationCalls(const RunConfig&, const Layout& training, const AnswerCounts&, const PassMachine&, std::shared_ptr<CallRuns> runs = nullptr);
 
   Index windows() const { return windows_; }  // of a minibatch
   PlannedCall generation(const GenerationPlace&) const;
@@ -64,19 +90,19 @@ class IterationCalls {
  private:
   bool is_reward_model(const PlacedModel&) const;
   PlannedCall forward(const std::string& name, const std::string& model, const EngineConfig&, const LayoutOnMesh&) const;
-  PlannedCall training(const std::string& name, const std::string& model, EngineConfig, const Layout&, StageRuns&) const;
+  PlannedCall training(const std::string& name, const std::string& model, EngineConfig, const Layout&) const;
 
   const RunConfig& run_;
   const PolicyConfig& rl_;
   const Layout& training_;
   Mesh everywhere_;  // ranks that train
   PassMachine machine_;
-  StageRuns* runs_;
+  std::shared_ptr<CallRuns> runs_;
   std::vector<PlacedModel> models_;
   AnswerCounts answers_;
   Index windows_;
 };
 
-IterationTimes iteration_times(const RunConfig&, const Layout& training, const PassMachine&);
+IterationTimes iteration_times(const RunConfig&, const Layout& training, const PassMachine&, std::shared_ptr<CallRuns> runs = nullptr);
 
 }  // namespace gyr

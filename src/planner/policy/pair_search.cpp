@@ -18,9 +18,11 @@ class PairVisits {
   PairResult result() {
     std::vector<LayoutPair> pairs = pairs_by_bound();
     result_.pairs = Index(pairs.size());
-    for (LayoutPair& pair : pairs)
-      if (!is_too_slow(pair.seconds)) visit(pair);
-      else break;
+    for (LayoutPair& pair : pairs) {
+      if (is_too_slow(pair.seconds)) break;
+      if (!is_left_out(pair)) visit(pair);
+      else if (result_.left_out++ == 0) result_.least_left_out = pair.seconds;  // bounds ascend
+    }
     return std::move(result_);
   }
 
@@ -46,6 +48,10 @@ class PairVisits {
 
   // A pair that is as slow as the last one may still come before it by its indices.
   bool is_too_slow(double seconds) const { return result_.best.size() == most_ && seconds > result_.best.back().seconds; }
+
+  bool is_left_out(const LayoutPair& pair) const {
+    return !result_.best.empty() && space_.is_left_out && space_.is_left_out(pair.training, pair.copy);
+  }
 
   const PlanPart& others(std::size_t training) {
     auto found = others_.find(training);

@@ -29,6 +29,8 @@ struct PairSpace {
   // True if a copy has the layout of training, which then lends its weights, if it can. Empty: no copy.
   std::function<bool(std::size_t training, std::size_t copy)> is_needless = {};
   std::vector<double> usable;  // bytes by rank
+  // True if a pair that may be among the fastest is left out, because the time of the search is over. Asked once a pair is found. Empty: no.
+  std::function<bool(std::size_t training, std::optional<std::size_t> copy)> is_left_out = {};
 };
 
 struct LayoutPair {
@@ -41,6 +43,8 @@ struct LayoutPair {
 struct PairResult {
   std::vector<LayoutPair> best;               // fastest first
   Index pairs = 0, too_large = 0, moves = 0;  // in the space; visited and too large for memory; visited with their move
+  Index left_out = 0;                         // pairs that were left out and may be among the fastest
+  double least_left_out = 0;                  // lower bound of their seconds
 };
 
 // The `most` fastest pairs that fit; equally fast ones in the order of their indices.

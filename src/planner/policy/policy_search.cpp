@@ -2,12 +2,12 @@
 #include "src/planner/policy/policy_search.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "src/base/precision.hpp"
-#include "src/base/stopwatch.hpp"
 #include "src/config/layout_rules.hpp"
 #include "src/planner/policy/copy_candidates.hpp"
 #include "src/planner/policy/heuristic.hpp"
@@ -54,21 +54,45 @@ std::string place_text(const GenerationPlace& place, int ranks, const RunConfig&
   return text + (place.mesh.size() < ranks ? " on " + place.mesh.text() : "");
 }
 
+// Layouts of training between which the weights of generation move alike.
+std::string move_key(const Layout& training, const GenerationPlace& place, DType precision) {
+  std::string stages;
+  for (const Span& stage : training.stages) stages += fmt::format(" {}", stage.last);
+  // Only weights of another precision come from the fp32 master weights, which ZeRO shards.
+  const Shard shard = precision != place.precision || training.zero_shard() == Shard::weights ? training.zero_shard() : Shard::none;
+  return fmt::format("{} {} {}{}", training.text(), int(shard), training.attention_ranks, stages);
+}
+
+class TimeLimit {
+ public:
+  explicit TimeLimit(double seconds) : limit_(seconds) {}
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  bool is_over() const { return seconds() > limit_; }
+  // From now on at least this time is left.
+  void leave(double seconds_left) { limit_ = std::max(limit_, seconds() + seconds_left); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  double limit_;
+  Clock::time_point begin_ = Clock::now();
+};
+
 class PolicySearch {
  public:
-  PolicySearch(const RunConfig& run, int ranks, const PassMachine& machine)
-      : run_(run), ranks_(ranks), machine_(machine), answers_(planned_answers(run)) {
+  PolicySearch(const RunConfig& run, int ranks, const PassMachine& machine, std::shared_ptr<CallRuns> runs, const TimeLimit& time)
+      : run_(run), ranks_(ranks), machine_(machine), answers_(planned_answers(run)), runs_(std::move(runs)), time_(time) {
     space_.usable = usable_bytes(machine.cluster, ranks);
     space_.others = [this](std::size_t t) { return others(t); };
     space_.is_needless = [this](std::size_t t, std::size_t c) { return has_layout_of(candidates_[t], copies_[c].place); };
-    space_.move_seconds = [this](std::size_t t, std::size_t c) { return calls(t).move(copies_[c].place).seconds; };
+    space_.move_seconds = [this](std::size_t t, std::size_t c) { return move_seconds(t, c); };
+    space_.is_left_out = [this](std::size_t t, std::optional<std::size_t> c) { return time_.is_over() && !is_known(t, c); };
   }
 
   void add_layouts(const SearchOptions& given) {
     RunConfig alone = run_;
     alone.models.clear();
     SearchOptions options = given;
-    options.place_within = 0, options.seconds = given.seconds / double(std::size(memory_parts));
+    options.place_within = 0, options.runs = &runs_->steps[""], options.seconds = given.seconds / 2 / double(std::size(memory_parts));
     double largest = std::numeric_limits<double>::infinity();  // of the layouts that the last search found
     for (const double part : memory_parts) {
       const double usable = part * machine_.cluster.device.usable();
@@ -77,6 +101,7 @@ class PolicySearch {
       smaller.limit_memory(usable);
       const SearchResult result = search(alone, ranks_, smaller, machine_.profile, options);
       if (!result.best.empty() && !result.ended) largest = 0;
+      layouts_ended_ = layouts_ended_ || result.ended;
       for (const FoundLayout& found : result.best) add_layout(found.choice), largest = std::max(largest, double(found.bytes));
     }
     if (const auto own = unless_refused([&] { return choice_of(run_, layout_of(run_, ranks_)); })) add_layout(*own);
@@ -96,6 +121,10 @@ class PolicySearch {
   void add_copies() {
     if (candidates_.empty()) return;
     for (const GenerationLayout& settings : copy_candidates(run_, ranks_, machine_.cluster)) {
+      if (time_.is_over()) {
+        ++copies_left_out_;
+        continue;
+      }
       RunConfig run = candidates_.front().run;
       run.policy->generation = settings;
       const Layout& training = candidates_.front().layout;
@@ -111,18 +140,20 @@ class PolicySearch {
 
   PolicySearchResult result(const PolicySearchOptions& options) {
     PolicySearchResult result;
-    {
-      const Stopwatch watch(result.pair_seconds);
-      do result.counts = fastest_pairs(space_, options.most);
-      while (measure(result.counts.best));
-    }
+    do result.counts = fastest_pairs(space_, options.most);
+    while (!time_.is_over() && measure(result.counts.best));
+    result.layouts_ended = layouts_ended_, result.ended = result.counts.left_out > 0 || copies_left_out_ > 0;
+    constexpr double none = std::numeric_limits<double>::infinity();
+    result.least_left_out = result.counts.left_out > 0 ? result.counts.least_left_out : none;
+    if (copies_left_out_ > 0)  // nothing is known of the seconds of their generation
+      for (const PlanPart& training : space_.training) result.least_left_out = std::min(result.least_left_out, training.seconds);
     for (const LayoutPair& pair : result.counts.best) result.best.push_back(found(pair));
     result.layouts = Index(candidates_.size()), result.copies = Index(copies_.size()), result.refused = refused_;
     return result;
   }
 
  private:
-  IterationCalls calls_of(const TrainingCandidate& c) { return {c.run, c.layout, answers_, machine_, &runs_}; }
+  IterationCalls calls_of(const TrainingCandidate& c) { return {c.run, c.layout, answers_, machine_, runs_}; }
 
   // Calls of a candidate, after the last one is added.
   const IterationCalls& calls(std::size_t t) {
@@ -141,7 +172,8 @@ class PolicySearch {
   PlannedCall generation(const GenerationPlace& place, const RunConfig& run, const Layout& training) {
     const std::string kind = kind_of(place, machine_.cluster) + (place.borrows ? " borrows" : "");
     auto known = generations_.find(kind);
-    if (known == generations_.end()) known = generations_.emplace(kind, IterationCalls(run, training, answers_, machine_).generation(place)).first;
+    if (known == generations_.end())
+      known = generations_.emplace(kind, IterationCalls(run, training, answers_, machine_, runs_).generation(place)).first;
     PlannedCall call = known->second;
     call.mesh = place.mesh;
     return call;
@@ -191,9 +223,26 @@ class PolicySearch {
     return part.kept != before.kept || part.working != before.working;
   }
 
-  PlanPart others(std::size_t t) {
+  double move_seconds(std::size_t t, std::size_t c) {
+    const GenerationPlace& place = copies_[c].place;
+    const auto [known, fresh] = moves_.try_emplace({move_key(candidates_[t].layout, place, precision_of(run_.train.precision)), c});
+    if (fresh) known->second = calls(t).move(place).seconds;
+    return known->second;
+  }
+
+  // True if no dry run and no move is left to do for a pair.
+  bool is_known(std::size_t t, std::optional<std::size_t> c) const {
+    return others_.contains(key_of_others(t)) &&
+           (!c || moves_.contains({move_key(candidates_[t].layout, copies_[*c].place, precision_of(run_.train.precision)), *c}));
+  }
+
+  std::string key_of_others(std::size_t t) const {
     const LayoutChoice& choice = candidates_[t].choice;
-    const std::string key = fmt::format("{} {} {} {}", choice.text(), int(choice.shard), choice.micro_batch_size, choice.recompute);
+    return fmt::format("{} {} {} {}", choice.text(), int(choice.shard), choice.micro_batch_size, choice.recompute);
+  }
+
+  PlanPart others(std::size_t t) {
+    const std::string key = key_of_others(t);
     if (const auto known = others_.find(key); known != others_.end()) return known->second;
     PartOfCalls part(ranks_);
     part.add(calls(t).rewards()), part.add(calls(t).scores()), part.add(calls(t).training_of_critic());
@@ -225,7 +274,8 @@ class PolicySearch {
   int ranks_;
   PassMachine machine_;
   AnswerCounts answers_;
-  StageRuns runs_;
+  std::shared_ptr<CallRuns> runs_;
+  const TimeLimit& time_;
   std::vector<TrainingCandidate> candidates_;
   std::map<std::size_t, IterationCalls> calls_;
   std::vector<CopyCandidate> copies_;
@@ -233,14 +283,17 @@ class PolicySearch {
   std::map<std::string, GeneratorBytes> bytes_;                            // by kind, stage and tensor-parallel rank
   std::set<std::pair<std::size_t, std::optional<std::size_t>>> measured_;  // layout of training that is borrowed, or copy
   std::map<std::string, PlanPart> others_;
+  std::map<std::pair<std::string, std::size_t>, double> moves_;  // by layout of training and copy
   PairSpace space_;
-  Index refused_ = 0;
+  Index refused_ = 0, copies_left_out_ = 0;
+  bool layouts_ended_ = false;
 };
 
 // An iteration of a run whose calls are known.
-std::optional<FoundIteration> iteration_of(const RunConfig& run, int ranks, const LayoutChoice& choice, const PassMachine& machine) {
+std::optional<FoundIteration> iteration_of(const RunConfig& run, int ranks, const LayoutChoice& choice, const PassMachine& machine,
+                                           std::shared_ptr<CallRuns> runs) {
   FoundIteration f{.training = choice, .generation = run.policy->generation, .place = {}, .run = with(run, choice)};
-  const IterationTimes times = iteration_times(f.run, layout_of(f.run, ranks), machine);
+  const IterationTimes times = iteration_times(f.run, layout_of(f.run, ranks), machine, std::move(runs));
   PartOfCalls part(ranks);
   part.add(times.calls);
   const PlanPart all = part.part();
@@ -248,7 +301,7 @@ std::optional<FoundIteration> iteration_of(const RunConfig& run, int ranks, cons
   if (!bytes) return {};
   f.seconds = times.seconds(), f.training_seconds = times.seconds(CallPart::training), f.generation_seconds = times.seconds(CallPart::generation);
   f.move_seconds = times.seconds(CallPart::move), f.others_seconds = times.seconds(CallPart::others), f.bytes = *bytes;
-  f.lines = deck_lines(choice, run.parallel.keep, run.parallel.islands);
+  f.lines = deck_lines(choice, run.parallel.keep, run.parallel.islands), f.times = times;
   return f;
 }
 
@@ -261,10 +314,11 @@ bool set_bytes(FoundIteration& f, const BytesOfRun& bytes_of) {
   return true;
 }
 
-std::optional<FoundIteration> heuristic_of(const RunConfig& run, int ranks, const PassMachine& machine, const BytesOfRun& bytes_of) {
+std::optional<FoundIteration> heuristic_of(const RunConfig& run, int ranks, const PassMachine& machine, const std::shared_ptr<CallRuns>& runs,
+                                           const BytesOfRun& bytes_of) {
   const RunConfig plain = in_one_layout(run);
   for (const LayoutChoice& choice : plain_layouts(run, ranks, machine.cluster)) {
-    const auto fits = unless_refused([&] { return iteration_of(plain, ranks, choice, machine); });
+    const auto fits = unless_refused([&] { return iteration_of(plain, ranks, choice, machine, runs); });
     if (!fits || !*fits) continue;
     FoundIteration f = **fits;
     if (!set_bytes(f, bytes_of)) continue;
@@ -281,21 +335,26 @@ PolicySearchResult policy_search(const RunConfig& run, int ranks, const PassMach
   require(!run.policy->generation.separate, Exit::config,
           "rl.generate.separate: the search gives every rank a part in training; leave this key out, or plan the layouts of the deck without "
           "--explain");
-  double seconds = 0;
-  PolicySearchResult result;
-  {
-    const Stopwatch watch(seconds);
-    const std::optional<FoundIteration> heuristic = heuristic_of(run, ranks, machine, options.bytes);
-    PolicySearch search(run, ranks, machine);
-    if (heuristic) search.add_layout(heuristic->training);
-    search.add_layouts(options.training), search.add_copies();
-    result = search.result(options);
-    while (!result.best.empty() && !set_bytes(result.best.front(), options.bytes)) result.best.erase(result.best.begin());
-    result.heuristic = heuristic;
-    const bool is_faster = heuristic && (result.best.empty() || heuristic->seconds < result.best.front().seconds);
-    if (is_faster) result.best.insert(result.best.begin(), *heuristic);
+  TimeLimit time(options.seconds);
+  const auto runs = std::make_shared<CallRuns>();
+  const std::optional<FoundIteration> heuristic = heuristic_of(run, ranks, machine, runs, options.bytes);
+  PolicySearch search(run, ranks, machine, runs, time);
+  if (heuristic) search.add_layout(heuristic->training);
+  SearchOptions of_training = options.training;
+  of_training.seconds = std::min(of_training.seconds, options.seconds);
+  search.add_layouts(of_training);
+  time.leave(options.seconds / 2);  // the searches may have taken longer than their time
+  search.add_copies();
+  PolicySearchResult result = search.result(options);
+  while (!result.best.empty() && !set_bytes(result.best.front(), options.bytes)) result.best.erase(result.best.begin());
+  result.heuristic = heuristic;
+  const bool is_faster = heuristic && (result.best.empty() || heuristic->seconds < result.best.front().seconds);
+  if (is_faster) result.best.insert(result.best.begin(), *heuristic);
+  if (!result.best.empty() && !result.best.front().times) {
+    FoundIteration& first = result.best.front();
+    first.times = iteration_times(first.run, layout_of(first.run, ranks), machine, runs);
   }
-  result.seconds = seconds;
+  result.seconds = time.seconds();
   return result;
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "src/planner/policy/iteration_times.hpp"
@@ -23,7 +24,9 @@ struct FoundIteration {
   RunConfig run;                // with these layouts
   double seconds = 0;           // of an iteration
   double training_seconds = 0, generation_seconds = 0, move_seconds = 0, others_seconds = 0;
-  double bytes = 0;                     // of the rank with the least memory left
+  double bytes = 0;  // of the rank with the least memory left
+  // Its calls; only of the first of a result and of the heuristic.
+  std::optional<IterationTimes> times = {};
   std::vector<std::string> lines = {};  // deck overrides
 };
 
@@ -33,15 +36,19 @@ struct PolicySearchResult {
   Index layouts = 0, copies = 0;            // candidates
   Index refused = 0;                        // candidates that the rules of further models or of generation refuse
   PairResult counts;
-  double seconds = 0, pair_seconds = 0;  // of the search; of visiting the pairs
+  double seconds = 0;  // of the search
+  // The time limit ended the search for layouts of training, which may lack some, or that for pairs.
+  bool layouts_ended = false, ended = false;
+  double least_left_out = 0;  // lower bound in seconds of pairs of these candidates that were left out
 };
 
 // Bytes of the rank of a run with the least memory left, by a dry run of all its models; empty if they do not fit.
 using BytesOfRun = std::function<std::optional<double>(const RunConfig&)>;
 
 struct PolicySearchOptions {
-  SearchOptions training = {};  // of the searches for layouts of training, which share its time
-  std::size_t most = 10;        // iterations to find
+  SearchOptions training = {};                               // of the searches for layouts of training, which take at most half of the time
+  std::size_t most = 10;                                     // iterations to find
+  double seconds = std::numeric_limits<double>::infinity();  // after this time, the fastest of the pairs that are known is the result
   // Checks the first of the result and the heuristic. Without it, memory is that of the representative ranks of each stage.
   BytesOfRun bytes = {};
 };

@@ -63,7 +63,7 @@ class Search {
  public:
   Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, const SearchOptions& options)
       : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), options_(options), best_(std::size_t(options.best)),
-        floor_(run, cluster, profile) {}
+        floor_(run, cluster, profile), runs_(options.runs ? *options.runs : own_runs_), before_(runs_.count()) {}
 
   SearchResult run() {
     LayoutSpace space = space_of(run_, ranks_);
@@ -287,7 +287,7 @@ class Search {
   double layouts_per_recomputation(const LayoutChoice& shape) const { return layouts_of(shape) / double(recomputations_of(run_).size()); }
   double waiting_with(const LayoutChoice& shape) const { return run_.offload.on ? layouts_per_recomputation(shape) : layouts_of(shape); }
 
-  std::size_t dry_runs() const { return result_.dry_runs + floor_.dry_runs() + runs_.count(); }
+  std::size_t dry_runs() const { return result_.dry_runs + floor_.dry_runs() + runs_.count() - before_; }
 
   SearchProgress progress() const {
     return {result_.layouts,     ranked_,          result_.predicted, dry_runs(), result_.by_memory.layouts(), result_.ended,
@@ -416,8 +416,8 @@ class Search {
   void forget() {
     constexpr std::size_t most_runs = 2000;
     if (runs_.count() < most_runs) return;
-    result_.dry_runs += runs_.count();
-    counted_.clear(), runs_ = {};
+    result_.dry_runs += runs_.count() - before_;
+    counted_.clear(), runs_ = {}, before_ = 0;
   }
 
   // Reason why a layout that takes this memory does not fit.
@@ -458,7 +458,8 @@ class Search {
   const Clock::time_point begin_ = Clock::now();
   std::size_t best_, ranked_ = 0;
   LayoutBound floor_;
-  StageRuns runs_;
+  StageRuns own_runs_, &runs_;
+  std::size_t before_;  // dry runs of earlier searches
   StagePlans::Counted counted_;
   std::vector<FoundLayout> found_;
   bool descended_ = false;

@@ -73,6 +73,7 @@ struct SearchOptions {
                                     // layouts are ranked
   double seconds = std::numeric_limits<double>::infinity();  // after this time, the most promising layouts are predicted and the search ends
   SearchWatch watch = {};                                    // called after every candidate
+  StageRuns* runs = nullptr;                                 // cache of dry runs that searches for one model share; null: none
 };
 
 // Uses the islands of the cluster if the deck names none. Throws Exit::config if the cluster has fewer devices than
