@@ -54,9 +54,9 @@ constexpr double least_ending = 2;
 constexpr std::size_t always_tried = 8;  // of those with the least memory
 
 // A search that takes longer than this part of its time limit descends from some layouts with small bounds to better ones, so that a search
-// that is ended knows good layouts. It descends until the time limit, or for
-// `least_descent` seconds of the search if that is longer.
-constexpr double descent_begins = 1.0 / 3, least_descent = 10;
+// that is ended knows good layouts. It descends until the time limit, or until
+// SearchOptions::descent_seconds if that is later.
+constexpr double descent_begins = 1.0 / 3;
 constexpr std::size_t first_tried = 3, descents = 6, most_in_descent = 50;
 
 class Search {
@@ -94,7 +94,7 @@ class Search {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   bool is_over() const { return seconds() > options_.seconds; }
-  bool ends_descent() const { return seconds() > std::max(options_.seconds, least_descent); }
+  bool ends_descent() const { return seconds() > std::max(options_.seconds, options_.descent_seconds); }
 
   // Predicts the candidates with the tightest bounds, until enough layouts are known or the time for this is over too.
   void end_by_time(const std::vector<LayoutChoice>& shapes) {

@@ -72,6 +72,7 @@ struct SearchOptions {
   std::size_t place_within = 0;     // if above 0, the search predicts the deck's own layout, and continues until its place is known or this many
                                     // layouts are ranked
   double seconds = std::numeric_limits<double>::infinity();  // after this time, the most promising layouts are predicted and the search ends
+  double descent_seconds = 10;                               // since its begin, a search may descend for this time, even if its limit is shorter
   SearchWatch watch = {};                                    // called after every candidate
   StageRuns* runs = nullptr;                                 // cache of dry runs that searches for one model share; null: none
 };
