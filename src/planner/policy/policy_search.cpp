@@ -92,7 +92,7 @@ class PolicySearch {
     RunConfig alone = run_;
     alone.models.clear();
     SearchOptions options = given;
-    options.place_within = 0, options.descent_seconds = 0, options.runs = &runs_->steps[""],
+    options.place_within = 0, options.descent_seconds = 7, options.runs = &runs_->steps[""],
     options.seconds = given.seconds / 2 / double(std::size(memory_parts));
     double largest = std::numeric_limits<double>::infinity();  // of the layouts that the last search found
     for (const double part : memory_parts) {
