@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <random>
+#include <regex>
 #include <sstream>
 
 #include "regression/support/folder.hpp"
@@ -166,6 +167,33 @@ TEST(retrieval, cited_documents_exclude_the_passage_in_the_prompt) {
 }
 
 // The page reads the windows that eval reads, so their losses are equal.
+// Neighbours, their order after --resume and the dropout of the encoder included.
+TEST(retrieval, killed_training_continues_with_the_same_bits) {
+  const Folder folder;
+  const auto train = [&](const char* out, const Words& more) {
+    Words words{"train",
+                trained().deck,
+                "output.folder=" + (folder / out).string(),
+                "train.steps=6",
+                "optimizer.decay_steps=6",
+                "checkpoint.every=2",
+                "train.eval_every=0",
+                "model.retrieval.encoder_dropout=0.5"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words, {.ranks = 2});
+  };
+  const Words on_two_ranks{"train.micro_batch_size=2"};
+  const auto with = [&](Words more) { return more.insert(more.end(), on_two_ranks.begin(), on_two_ranks.end()), more; };
+  EXPECT_EQ(train("whole", on_two_ranks).code, 0);
+  EXPECT_NE(train("killed", with({"fault.kind=kill", "fault.rank=1", "fault.step=4"})).code, 0);
+  const Result resumed = train("killed", with({"--resume"}));
+  EXPECT_EQ(resumed.code, 0) << output_of(resumed);
+  EXPECT_NE(resumed.out.find("resumed from"), std::string::npos) << output_of(resumed);
+  const Result diff = run({"diff", folder / "whole", folder / "killed"});
+  EXPECT_EQ(diff.code, 0) << output_of(diff);
+  EXPECT_TRUE(std::regex_search(diff.out, std::regex("([0-9]+) tensors: \\1 equal"))) << output_of(diff);
+}
+
 TEST(retrieval, page_shows_neighbours_and_the_loss_of_eval) {
   const Trained& t = trained();
   std::mt19937 random(7);
