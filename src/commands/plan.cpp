@@ -129,6 +129,18 @@ MemoryLimits limits_of(const RunConfig& run, const std::optional<Machine>& machi
   return limits;
 }
 
+void print_longest(const RunConfig& run, int ranks, const MemoryLimits& limits) {
+  constexpr double seconds_between_lines = 5;
+  std::string report;
+  {
+    StatusLine line(stderr, seconds_between_lines);
+    report = longest_report(run, ranks, limits, [&](const std::string& text) {
+      if (line.due()) line.show(text);
+    });
+  }
+  std::printf("%s", report.c_str());
+}
+
 }  // namespace
 
 int plan(const PlanArguments& given) {
@@ -163,7 +175,7 @@ int plan(const PlanArguments& given) {
         }
         if (a.longest) {
           if (runtime.rank() == 0)
-            std::printf("%s", longest_report(machine ? on_cluster(asked, machine->cluster, ranks) : asked, ranks, limits_of(asked, machine)).c_str()),
+            print_longest(machine ? on_cluster(asked, machine->cluster, ranks) : asked, ranks, limits_of(asked, machine)),
                 print_refusal_of_data(asked);
           return;
         }

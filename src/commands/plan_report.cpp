@@ -423,13 +423,15 @@ Facts plan_facts(const RunPlan& plan, bool with_tokens) {
   return facts;
 }
 
-std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& row_capacity) {
+std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& row_capacity,
+                           const std::function<void(const std::string&)>& progress) {
   Table table({{"activation.*"}, {"tokens", true}, {"ratio to the first", true}});
   const Layout layout = layout_of(run, ranks);  // throws for errors of the deck that do not depend on the length
-  Index first = 0;
+  Index first = 0, tried = 0;
   bool more = false;
   const std::vector<ActivationChoice> choices = activation_choices(run.offload);
   for (const ActivationChoice& choice : choices) {
+    progress(fmt::format("longest sequences of {}, policy {} of {}", choice.name, ++tried, choices.size()));
     const auto [tokens, is_longest] = longest_sequence(run, ranks, choice, row_capacity);
     if (first == 0) first = tokens;
     more = more || is_longest;

@@ -28,7 +28,7 @@ double checkpoint_bytes(const RunConfig&, const Layout&);
 // `predicted` (from cluster_report) is inserted after the facts.
 std::string plan_report(const RunPlan&, const std::string& predicted);
 
-// Longest sequences that fit in memory, for each activation policy (recompute, offload).
-std::string longest_report(const RunConfig&, int ranks, const MemoryLimits&);
+// Longest sequences that fit in memory, for each activation policy (recompute, offload). progress: called before each of them.
+std::string longest_report(const RunConfig&, int ranks, const MemoryLimits&, const std::function<void(const std::string&)>& progress);
 
 }  // namespace gyr
