@@ -757,7 +757,8 @@ TEST(bad_input, missing_data_names_the_command_that_makes_it) {
   expect_refused_quietly({"data", "info", prefix}, Exit::missing, {makes_tokens}, {0});
   expect_refused_quietly(
       {"data", "build", material().text(), prefix, "--tokenizer", tokenizer}, Exit::missing,
-      {fmt::format("{0}: does not exist; give the tokenizer.json of a model, or make one: `gyrfalcon tokenizer train {0} TEXT`", tokenizer)}, {0});
+      {tokenizer + ": does not exist; give the tokenizer.json of the model", fmt::format("make one: `gyrfalcon tokenizer train {} TEXT`", tokenizer)},
+      {0});
   expect_refused_quietly(material().train(folder / "out", {"train.seq_length=10000000"}), Exit::data,
                          {"one sample needs 10000001; use a sequence length of at most", "times as much text"});
 }

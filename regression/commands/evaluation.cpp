@@ -194,9 +194,10 @@ TEST(evaluation, nan_or_inf_weight_ends_evaluation_with_error) {
   ASSERT_EQ(run({"export-hf", m.trained(), folder / "model", "--dtype", "fp32"}).code, 0);
   folder.write("words.jsonl", "{\"text\": \"ka mi ka\"}\n");
   folder.write("choices.jsonl", "{\"context\": \"ka\", \"choices\": [\" mi\", \" ka\"], \"answer\": 0}\n");
-  const std::vector<Words> tasks{{"eval", "--data", m.prefix(), "--limit", "4"}, {"eval", "--text", m.text(), "--limit", "1"},
-                                 {"eval", "--lambada", folder / "words.jsonl"},  {"eval", "--choices", folder / "choices.jsonl"},
-                                 {"generate", "--prompt", "ka", "--greedy"},     {"generate", "--prompt", "ka", "--prompt", "mi"}};
+  const std::vector<Words> tasks{
+      {"eval", "--data", m.prefix(), "--limit", "4"}, {"eval", "--text", m.text(), "--documents", "separator", "--limit", "1"},
+      {"eval", "--lambada", folder / "words.jsonl"},  {"eval", "--choices", folder / "choices.jsonl"},
+      {"generate", "--prompt", "ka", "--greedy"},     {"generate", "--prompt", "ka", "--prompt", "mi"}};
   const std::string weights[] = {"model.layers.0.mamba.in_proj.weight", "model.layers.1.self_attn.q_proj.weight",
                                  "model.layers.0.mamba.A_log",          "model.layers.1.feed_forward.down_proj.weight",
                                  "model.final_layernorm.weight",        "lm_head.weight"};
