@@ -77,7 +77,7 @@ TEST(survive, repeated_interrupts_let_supervised_run_save) {
   EXPECT_FALSE(fs::is_empty(folder / "checkpoints"));
 }
 
-// The ranks print to pipes that nobody reads any more.
+// The ranks print to pipes whose reader has been killed.
 TEST(survive, killed_supervisor_lets_its_ranks_save) {
   const Folder folder;
   Words words = train(folder.path(), {"train.steps=100000", "checkpoint.every=0"});

@@ -140,7 +140,7 @@ class Supervisor {
     }
   }
 
-  // Of an attempt whose ranks left no record of its end. `began`: at least one of them has sent a heartbeat.
+  // Judges an attempt whose ranks left no record of its end. `began`: at least one of them has sent a heartbeat.
   void judge_launcher(Attempt& attempt, int code, bool began) const {
     const bool ours = code != 0 && std::string_view(meaning(Exit(code))) != "unknown";
     attempt.state = "died";

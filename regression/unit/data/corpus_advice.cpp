@@ -55,11 +55,16 @@ TEST(corpus_advice, suggested_settings_fit_the_size_of_data) {
   EXPECT_NE(suggested_settings(report_of(0, 1, 2'048'000'000)).find("train.steps=1000000 optimizer.warmup_steps=2000"), std::string::npos);
 }
 
-// The settings suggest a validation exactly where no warning states that its split is empty.
+TEST(corpus_advice, validation_needs_a_sample) {
+  EXPECT_NE(suggested_settings(report_of(20'000, 60, 5000)).find("train.eval_every=0 "), std::string::npos) << "3 documents of 83 tokens";
+  EXPECT_EQ(suggested_settings(report_of(40'000, 60, 10'000)).find("train.eval_every=0 "), std::string::npos) << "3 documents of 166 tokens";
+}
+
+// The settings for texts with enough tokens suggest a validation exactly where no warning states that its split is empty.
 TEST(corpus_advice, suggested_validation_agrees_with_the_warning) {
   for (std::int64_t documents = 1; documents < 60; ++documents)
     for (const DocumentSource from : {DocumentSource::undivided, DocumentSource::pages, DocumentSource::examples}) {
-      const BuildReport report = report_of(400 * documents, documents, 100 * documents);
+      const BuildReport report = report_of(8000 * documents, documents, 2000 * documents);
       const bool warned = contains(corpus_warnings(report, 300, from), "too few for a validation split");
       EXPECT_EQ(warned, suggested_settings(report).find("train.eval_every=0 ") != std::string::npos) << documents;
     }
