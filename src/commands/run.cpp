@@ -122,7 +122,7 @@ void show_ranks(const std::filesystem::path& given) {
   if (!std::filesystem::exists(path) && !holder.empty()) return print_start("starting", holder, "its ranks have sent no heartbeat yet");
   require(std::filesystem::exists(folder), Exit::missing, "{}: no such folder{}", folder.string(), runs_near(folder));
   require(std::filesystem::exists(path), Exit::missing,
-          "{}: has no heartbeats (heartbeat.bin), so that no run has begun in it{}; the log, or supervisor.json of `gyrfalcon run`, tells why a "
+          "{}: has no heartbeats (heartbeat.bin), so that no run has begun in it{}; the log, or supervisor.json of `gyrfalcon run`, states why a "
           "start was "
           "refused",
           folder.string(), runs_near(folder));
