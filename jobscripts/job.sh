@@ -21,6 +21,7 @@ here=$(dirname "$(realpath "$0")")
 . "$here/start.sh"
 case ${1:-} in -h | --help) sed -n '3,/^set /s/^# \{0,1\}//p' "$0"; exit ;; esac
 case " $* " in
+  *' --resume '*) refuse 64 "--resume: this script always resumes the run in output.folder, or starts one if there is none; leave it out" ;;
   *' --dry-run '*) refuse 64 "--dry-run: this script trains; \`submit.sh --dry-run SCRIPT DECK\` checks a job without submitting it, and \`gyrfalcon plan DECK --ranks N\` prints the memory of a rank" ;;
 esac
 read_site

@@ -120,7 +120,8 @@ void show_ranks(const std::filesystem::path& given) {
   const std::filesystem::path path = std::filesystem::is_directory(given) ? heartbeat_path(given) : given, folder = path.parent_path();
   const std::string holder = RunLock::living_holder(folder);
   if (!std::filesystem::exists(path) && !holder.empty()) return print_start("starting", holder, "its ranks have sent no heartbeat yet");
-  require(std::filesystem::exists(folder), Exit::missing, "{}: no such folder{}", folder.string(), runs_near(folder));
+  require(std::filesystem::exists(given) || given.filename() == "heartbeat.bin", Exit::missing, "{}: no such folder{}", given.string(),
+          runs_near(given));
   require(std::filesystem::exists(path), Exit::missing,
           "{}: has no heartbeats (heartbeat.bin), so that no run has begun in it{}; the log, or supervisor.json of `gyrfalcon run`, states why a "
           "start was "

@@ -205,7 +205,7 @@ class Supervisor {
 
   // A start that was refused changes nothing in the folder of an earlier run.
   void write_status(const std::string& state) const {
-    if (attempts_.front().state == "refused" && has_run()) {
+    if (attempts_.front().state == "refused" && had_run_) {
       lock_->remove_if_created();
       return;
     }
@@ -245,6 +245,7 @@ class Supervisor {
   const SuperviseOptions& options_;
   const StopSignals signals_{SecondInterrupt::counted};
   const std::unique_ptr<RunLock> lock_;
+  const bool had_run_ = has_run();  // before this program wrote to the folder
   const Clock::time_point begin_ = Clock::now();
   const double epoch_ = double(wall_nanoseconds()) * 1e-9;
   int ranks_;
