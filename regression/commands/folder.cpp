@@ -437,6 +437,17 @@ TEST(folder, wrong_launcher_is_refused_before_the_folder_exists) {
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
+// A start in a new folder leaves the reason for its refusal there.
+TEST(folder, refused_first_start_is_recorded) {
+  const Folder folder;
+  const Result r = run(supervised(folder / "out", {"data.prefixes=[" + (folder / "none").string() + "]"}));
+  EXPECT_EQ(r.code, 66) << output_of(r);
+  const auto record = json_in(folder / "out/supervisor.json");
+  EXPECT_EQ(record["state"], "refused") << record;
+  EXPECT_EQ(record["code"], 66) << record;
+  EXPECT_NE(record["gave_up"], "") << record;
+}
+
 TEST(folder, killed_run_is_reported_as_killed_immediately) {
   const Folder folder;
   run(train(folder / "out", {"train.steps=100000"}), {.kill_when = [&] { return losses(folder / "out").contains(2); }});

@@ -63,6 +63,10 @@ std::string move_key(const Layout& training, const GenerationPlace& place, DType
   return fmt::format("{} {} {}{}", training.text(), int(shard), training.attention_ranks, stages);
 }
 
+// Seconds that each of the searches for layouts of training may descend, even if its share of the time limit is shorter. Without descents
+// they find slower layouts.
+constexpr double least_descent = 7;
+
 class TimeLimit {
  public:
   explicit TimeLimit(double seconds) : limit_(seconds) {}
@@ -92,7 +96,7 @@ class PolicySearch {
     RunConfig alone = run_;
     alone.models.clear();
     SearchOptions options = given;
-    options.place_within = 0, options.descent_seconds = 7, options.runs = &runs_->steps[""],
+    options.place_within = 0, options.descent_seconds = least_descent, options.runs = &runs_->steps[""],
     options.seconds = given.seconds / 2 / double(std::size(memory_parts));
     double largest = std::numeric_limits<double>::infinity();  // of the layouts that the last search found
     for (const double part : memory_parts) {
