@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/cost/flops.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "modules/layers/embedding.hpp"
@@ -30,6 +32,12 @@ Index parameter_count(const ModelConfig& c) {
   Index count = 0;
   for (const Weight& w : declared_weights(c)) count += w.size();
   return count;
+}
+
+Index active_parameter_count(const ModelConfig& c) {
+  double count = 0;
+  for (const Weight& w : declared_weights(c)) count += double(w.size()) * std::min(1.0, w.tokens);
+  return std::llround(count);
 }
 
 Index trained_parameter_count(const ModelConfig& c, const Trained& trained) {

@@ -11,6 +11,9 @@ std::vector<Weight> declared_weights(const ModelConfig&);
 // Parameters of the unsharded model, without padding; a tied matrix counts once.
 Index parameter_count(const ModelConfig&);
 
+// ... that a token uses: of experts, those that its router chooses.
+Index active_parameter_count(const ModelConfig&);
+
 // ... of which training changes these: all but frozen weights.
 Index trained_parameter_count(const ModelConfig&, const Trained&);
 

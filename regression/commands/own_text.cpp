@@ -70,6 +70,47 @@ TEST(own_text, settings_of_examples_follow_data_build) {
   }
 }
 
+// A folder stands for the tokenizer.json in it, and that of a run for the tokenizer of its deck.
+TEST(own_text, folder_stands_for_its_tokenizer) {
+  const Folder folder;
+  fs::create_directories(folder / "model");
+  fs::copy_file(material().tokenizer(), folder / "model" / "tokenizer.json");
+  const std::string prefix = built(material().text(), folder / "t").empty() ? "" : (folder / "t").string();
+  ASSERT_EQ(
+      run(material().train(folder / "run", {"data.prefixes=[" + prefix + "]", "train.steps=1", "data.tokenizer=" + material().tokenizer().string()}))
+          .code,
+      0);
+  const auto tokens_by = [&](const fs::path& given, const char* name) {
+    EXPECT_EQ(run({"data", "build", material().text(), folder / name, "--tokenizer", given}).code, 0);
+    return contents(folder / (std::string(name) + ".bin"));
+  };
+  EXPECT_EQ(tokens_by(folder / "model", "m"), contents(folder / "t.bin"));
+  EXPECT_EQ(tokens_by(folder / "run", "r"), contents(folder / "t.bin"));
+  const Result none = run({"data", "build", material().text(), folder / "x", "--tokenizer", folder.path()});
+  EXPECT_EQ(none.code, int(Exit::data));
+  EXPECT_NE(none.err.find("is a folder; give the path of the tokenizer.json in it"), std::string::npos) << none.err;
+}
+
+TEST(own_text, fine_tuning_warns_of_fewer_epochs) {
+  const Folder folder;
+  put_contents(folder / "short.txt", contents(material().text()).substr(0, 300));
+  built(folder / "short.txt", folder / "s", {"--documents", "line"});
+  const auto warned = [&](const char* name, const Words& more) {
+    Words words =
+        material().train(folder / name, {"train.steps=12", "train.eval_every=0", "data.split=1", "data.prefixes=[" + (folder / "s").string() + "]"});
+    words.insert(words.end(), more.begin(), more.end());
+    const Result r = run(words);
+    EXPECT_EQ(r.code, 0) << output_of(r);
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(r.out, found, std::regex(R"(the run reads ([0-9.]+) epochs)"))) << r.out;
+    const double epochs = found.empty() ? 0 : std::stod(found[1]);
+    EXPECT_TRUE(epochs > 10 && epochs < 100) << epochs;
+    return r.out.find("times, and more than four times teach little") != std::string::npos;
+  };
+  EXPECT_FALSE(warned("first", {}));
+  EXPECT_TRUE(warned("second", {"--init-from", material().trained()}));
+}
+
 TEST(own_text, json_lines_read_as_text_give_a_warning) {
   const Folder folder;
   std::string lines;

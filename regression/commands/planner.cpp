@@ -517,6 +517,22 @@ TEST(planner, plan_begins_with_search_for_fastest_layout) {
   EXPECT_EQ(run({"plan", material().deck(), "--ranks", "2"}).out.find("This is the layout"), std::string::npos) << "no cluster is named";
 }
 
+TEST(planner, cluster_of_the_deck_is_planned) {
+  const std::string named = run({"plan", material().deck(), "--ranks", "2", "--cluster", clusters + "h100.yaml"}).out;
+  const std::string of_deck = run({"plan", material().deck(), "--ranks", "2", "parallel.cluster=" + clusters + "h100.yaml"}).out;
+  EXPECT_EQ(named.substr(named.find("parameters")), of_deck.substr(of_deck.find("parameters")));
+}
+
+TEST(planner, tokens_without_their_unit_give_a_warning) {
+  const auto planned = [](const char* tokens) {
+    return run({"plan", GYR_SOURCE_DIR "/input/mixtral-8x7b.yaml", "-n", "64", "--cluster", clusters + "h100.yaml", "--tokens", tokens}).out;
+  };
+  const std::string few = planned("300"), many = planned("300B");
+  EXPECT_NE(few.find("warning: --tokens 300 is less than a step reads"), std::string::npos) << few;
+  EXPECT_EQ(many.find("warning: --tokens"), std::string::npos) << many;
+  EXPECT_NE(many.find("; active: 12.9 B"), std::string::npos) << many;
+}
+
 TEST(planner, assumed_network_is_reported_on_several_nodes) {
   const Folder folder;
   const std::string deck = material().deck(), cluster = folder / "no-network.yaml";

@@ -330,8 +330,8 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   if (cluster.device.gpu && !backend::on_gpu())
     facts.emplace_back(
         "build",
-        "this program is built for CPUs, like the one with which the errors were judged; a program for GPUs counts fused kernels and predicts a "
-        "quarter less at 0.5B, which is farther from the measured step: state the time printed here");
+        "this program is built for CPUs, like the one whose errors are stated above. A program built for GPUs predicts about a quarter less time at "
+        "0.5B, and is less accurate: use the time printed here");
   if (predicted.traffic.of(LinkClass::islands) > 0) facts.emplace_back("between islands", island_traffic_text(predicted.traffic));
   return facts;
 }

@@ -257,9 +257,11 @@ BuildReport build_corpus(const Tokenizer* tokenizer, const BuildOptions& options
   return options.format.prompts ? build_prompts(options, team, progress) : gyr::build_corpus(*tokenizer, options, team, progress);
 }
 
-int build(const BuildArguments& a) {
+int build(const BuildArguments& given) {
   return run_on_all_ranks(
       [&](Runtime& runtime) {
+        BuildArguments a = given;
+        a.tokenizer = tokenizer_in(given.tokenizer, runtime);
         std::optional<Tokenizer> read;
         if (!a.tokenizer.empty()) read = encoding_tokenizer(a.tokenizer, runtime.rank() == 0);
         const Tokenizer* const tokenizer = read ? &*read : nullptr;
@@ -320,7 +322,8 @@ void add_data(Command& app, Action& action) {
       ->required()
       ->words(1)
       ->shown_as("TEXT... PREFIX");
-  b->add_option("--tokenizer", a->tokenizer, "tokenizer.json; required, except for --prompts of token ids");
+  b->add_option("--tokenizer", a->tokenizer,
+                "tokenizer.json, or the folder of a model or run that has one; required, except for --prompts of token ids");
   a->conversation.add(*b, a->documents.add(*b));
   Option* const classes =
       b->add_option("--classes", a->classes,

@@ -75,9 +75,17 @@ void print_warning(const std::string& warning) {
   std::fflush(stdout);
 }
 
-void print_warnings(const RunConfig& run) {
+// Warning about --tokens of less than a step; otherwise empty.
+std::string doubtful_tokens(const RunConfig& run, double tokens) {
+  const double of_step = double(run.largest_batch() * run.train.seq_length);
+  if (run.policy || tokens <= 0 || tokens >= of_step) return "";
+  return fmt::format("--tokens {0:.0f} is less than a step reads, {1:.0f} tokens; a unit may be missing, as in {0:.0f}B", tokens, of_step);
+}
+
+void print_warnings(const RunConfig& run, double tokens) {
   for (const std::string& remark : remarks_on(run)) std::printf("%s\n", prose(remark).c_str());
   print_warning(doubtful_vocabulary(run));
+  print_warning(doubtful_tokens(run, tokens));
 }
 
 // Prints the reason for which train would stop, after the plan, which needs no data. Published decks name no data.
@@ -113,7 +121,7 @@ std::string search_command(const PlanArguments& a, int ranks) {
 // First lines of a plan on a cluster: how to find the fastest layout, and the devices that the plan does not use.
 std::string hint_of_layout(const PlanArguments& a, const Machine& machine, int ranks) {
   const Index devices = machine.cluster.devices();
-  std::string text = "This is the layout of the deck, which may be slow. To search for the fastest:\n  " + search_command(a, ranks) + "\n";
+  std::string text = "This is the layout of the deck. To search for the fastest:\n  " + search_command(a, ranks) + "\n";
   if (devices > ranks)
     text += prose(fmt::format("It uses {} of the {} devices of the cluster; --ranks {} takes all of them.\n", ranks, devices, devices));
   return text + "\n";
@@ -166,8 +174,9 @@ int plan(const PlanArguments& given) {
             "--explain and --longest plan the trained model alone, without models.{}; leave these options out: plan then checks the layout of the "
             "deck, which parallel.* and models.{}.* set",
             asked.models.empty() ? "" : asked.models[0].name, asked.models.empty() ? "" : asked.models[0].name);
-        if (runtime.rank() == 0) check_token_files(asked), print_warnings(asked);
-        const std::optional<Machine> machine = machine_of(asked, a.cluster, a.profile);
+        if (runtime.rank() == 0) check_token_files(asked), print_warnings(asked, a.tokens);
+        const std::optional<Machine> machine =
+            a.cluster.empty() ? machine_of(asked, asked.parallel.cluster, asked.parallel.profile) : machine_of(asked, a.cluster, a.profile);
         const int ranks = planned_ranks(asked, a.ranks, runtime);
         if (a.explain) {
           if (runtime.rank() == 0) explain(a, asked, ranks, machine), print_refusal_of_data(asked);
@@ -190,7 +199,8 @@ int plan(const PlanArguments& given) {
         if (machine) predicted.emplace(plan, *machine);
         if (runtime.rank() != 0) return;
         if (!deck.notes.empty()) std::printf("%s\n\n", prose(deck.notes).c_str());
-        if (a.page.empty() && machine && (asked.models.empty() || asked.policy)) std::printf("%s", hint_of_layout(a, *machine, ranks).c_str());
+        if (a.page.empty() && machine && deck.notes.empty() && (asked.models.empty() || asked.policy))
+          std::printf("%s", hint_of_layout(a, *machine, ranks).c_str());
         if (a.page.empty()) std::printf("%s", plan_report(plan, predicted ? cluster_report(plan, *predicted, *machine, a.tokens) : "").c_str());
         if (!a.page.empty()) write_page(a.page, plan_page(plan, *predicted, *machine, a.tokens));
         print_models_without_weights(asked), print_refusal_of_data(asked);
@@ -206,8 +216,8 @@ void add_plan(Command& app, Action& action) {
   add_deck(*command, *a);
   describe_deck(*command);
   command->add_option("-n,--ranks", a->ranks, "Number of ranks of the run; default: that of the deck's grid")->between(1, double(most_ranks));
-  Option* cluster =
-      command->add_option("--cluster", a->cluster, "Cluster description (from input/clusters/ or gyrfalcon probe): also predict step time");
+  Option* cluster = command->add_option(
+      "--cluster", a->cluster, "Cluster description (from input/clusters/ or gyrfalcon probe): also predict step time; default: parallel.cluster");
   command->add_option("--profile", a->profile, "Kernel times on that cluster, measured by gyrfalcon profile DECK --out FILE")->needs(cluster);
   command
       ->add_option("--tokens", a->tokens,

@@ -384,15 +384,25 @@ std::optional<RunConfig> without_retrieval(const RunConfig& run) {
   return without.model.pattern.empty() ? std::nullopt : std::optional(without);
 }
 
+namespace {
+
+// All parameters and, of models with experts, those that a token uses.
+std::string parameters_text(const ModelConfig& model) {
+  const Index all = parameter_count(model), active = active_parameter_count(model);
+  return fmt::format("{} ({}){}", metric_text(double(all), ""), all,
+                     active < all ? fmt::format("; active: {}", metric_text(double(active), "")) : "");
+}
+
+}  // namespace
+
 Facts plan_facts(const RunPlan& plan, bool with_tokens) {
   const auto& [run, layout, config, further, list, generation] = plan;
   const TextLengths lengths = run.lengths();
   const TokenFlops flops = forward_flops(run.model, lengths);
   const auto least = std::min_element(list.begin(), list.end(), [](const RankPlan& a, const RankPlan& b) { return a.flops < b.flops; });
   const PipelineShape shape = pipeline_shape(layout, config.micros);
-  const Index parameters = parameter_count(run.model);
   Facts facts{
-      {"parameters", fmt::format("{} ({})", metric_text(double(parameters), ""), parameters)},
+      {"parameters", parameters_text(run.model)},
       {"grid", fmt::format("{} = {}, {}", layout.text(), counted(layout.ranks(), "rank"), run.train.precision)},
       {"step", fmt::format("{} of {}, {} of {} on each data-parallel rank", counted(run.largest_batch(), "sequence"),
                            counted(run.train.seq_length, "token"), counted(config.micros, "micro-batch", "micro-batches"), config.micro_batch_size)},

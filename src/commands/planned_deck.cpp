@@ -81,7 +81,7 @@ Decision searched(const RunConfig& run, int ranks, const Machine& machine) {
   SearchOptions options;
   options.best = 1;
   const SearchResult result = search_with_progress(run, ranks, machine, options);
-  require_found(result, ranks, machine.cluster);
+  require_found(run, result, ranks, machine.cluster);
   const FoundLayout& best = result.best.front();
   Decision d;
   d.found = true;

@@ -7,7 +7,6 @@
 #include "src/commands/command.hpp"
 #include "src/commands/runtime.hpp"
 #include "src/planner/machine/probe.hpp"
-#include "src/report/summary.hpp"
 
 namespace gyr {
 
@@ -45,7 +44,7 @@ void add_probe(Command& app, Action& action) {
     return "\nEvery rank is one device of the description. All ranks measure at the same time: start as many on a node as a run has there. The "
            "constants under `fit` correct the measurements for effects that probe does not measure; 1 and 0 leave them unchanged.\n\nKeys of a "
            "cluster description:\n\n" +
-           cluster_keys() + "\n" + exit_codes();
+           cluster_keys();
   });
   c->callback([a, &action] { action = [a] { return probe(*a); }; });
 }

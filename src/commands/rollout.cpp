@@ -84,8 +84,9 @@ class Summary {
     row("all rules, mean of a prompt", of_prompts_);
     if (answers_ > of_prompts_.count) row("all rules, best answer of a prompt", best_);
     for (const std::string& name : names_) row(name, rules_.at(name));
-    return fmt::format("{:.0f} answers to {:.0f} prompts: {:.1f} tokens, {:.0f} % ended by the model; +- is the standard error\n{}", answers_,
-                       of_prompts_.count, length_ / std::max(1.0, answers_), 100 * ended_ / std::max(1.0, answers_), table.str());
+    return fmt::format("{} to {}: {:.1f} tokens, {:.0f} % ended by the model; +- is the standard error\n{}",
+                       counted(std::llround(answers_), "answer"), counted(std::llround(of_prompts_.count), "prompt"),
+                       length_ / std::max(1.0, answers_), 100 * ended_ / std::max(1.0, answers_), table.str());
   }
 
  private:

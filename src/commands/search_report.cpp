@@ -177,21 +177,20 @@ std::string search_summary(const SearchResult& r) {
       time_text(r.seconds));
 }
 
-void require_found(const SearchResult& r, int ranks, const Cluster& cluster) {
+void require_found(const RunConfig& run, const SearchResult& r, int ranks, const Cluster& cluster) {
   if (!r.best.empty()) return;
+  const char* const offload = run.offload.on ? "" : "activation.policy=swap (less memory for activations), ";
   const std::vector<Refusals::Line> large = r.by_memory.lines(), refused = r.by_rules.lines();
   if (r.ended)
     fail(Exit::config,
          "no layout of {} that fits on {} was found in {}: {:.0f} of {:.0f} layouts are too large for memory{}. --search-seconds 0 searches to the "
-         "end; activation.policy=swap, more ranks, a smaller model or shorter sequences need less memory",
+         "end; {}more ranks, a smaller model or shorter sequences need less memory",
          counted(ranks, "rank"), cluster.name, time_text(r.seconds), r.by_memory.layouts(), r.layouts,
-         r.least.takes > 0 ? fmt::format("; the smallest of those needs {} of a device", taken_of(r.least.takes, r.least.has)) : "");
+         r.least.takes > 0 ? fmt::format("; the smallest of those needs {} of a device", taken_of(r.least.takes, r.least.has)) : "", offload);
   fail(Exit::config, "no layout of {} fits on {}: of {}, {}{}, {} too large for memory{}", counted(ranks, "rank"), cluster.name,
        counted(Index(r.layouts), "layout"), counted(Index(r.by_rules.layouts()), "violates a rule of the deck", "violate a rule of the deck"),
        refused.empty() ? "" : fmt::format(" (most often: {})", refused.front().why), counted(Index(r.by_memory.layouts()), "is", "are"),
-       large.empty()
-           ? ""
-           : fmt::format(" (most often: {}); take activation.policy=swap, more ranks, a smaller model or shorter sequences", large.front().why));
+       large.empty() ? "" : fmt::format(" (most often: {}); take {}more ranks, a smaller model or shorter sequences", large.front().why, offload));
 }
 
 namespace {
@@ -291,7 +290,7 @@ std::vector<std::string> keys_of(const RunConfig& run, const SearchResult& resul
 }  // namespace
 
 std::string search_report(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result, double tokens) {
-  require_found(result, ranks, cluster);
+  require_found(run, result, ranks, cluster);
   const std::vector<std::string> keys = keys_of(run, result, tokens);
   return prose(fmt::format("{} of {}\n{}\n\nThe fastest layouts, predicted: times of a step in ms{} on the rank that computes longest, memory of the "
                            "rank that uses most\n",

@@ -40,6 +40,6 @@ std::vector<std::array<std::string, 3>> refused_rows(const SearchResult&);
 // training run of this length.
 std::string search_report(const RunConfig&, int ranks, const Cluster&, const SearchResult&, double tokens);
 // Exit::config if no layout fits; the message names the most frequent reasons.
-void require_found(const SearchResult&, int ranks, const Cluster&);
+void require_found(const RunConfig&, const SearchResult&, int ranks, const Cluster&);
 
 }  // namespace gyr

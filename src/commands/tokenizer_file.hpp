@@ -8,7 +8,10 @@
 
 #include "kernels/base/printable.hpp"
 #include "src/base/quantity.hpp"
+#include "src/checkpoint/chosen_checkpoint.hpp"
+#include "src/commands/runtime.hpp"
 #include "src/data/fingerprint.hpp"
+#include "src/pretrained/pretrained.hpp"
 #include "src/tokenizer/tokenizer.hpp"
 
 namespace gyr {
@@ -21,6 +24,22 @@ inline Tokenizer encoding_tokenizer(const std::string& file, bool speaks) {
     std::fprintf(stderr, "warning: %s has no token of its own for %d of the 256 bytes: they become the unknown token or are left out\n",
                  printable(file).c_str(), lacking);
   return tokenizer;
+}
+
+// The tokenizer.json that a path stands for: a folder stands for the one in it or, of a run, for that of its deck. Collective.
+// Exit::data if a run has none.
+inline std::string tokenizer_in(const std::string& path, const Runtime& runtime) {
+  return runtime.shared_text([&]() -> std::string {
+    std::error_code no;
+    const std::filesystem::path inside = std::filesystem::path(path) / "tokenizer.json";
+    if (!std::filesystem::is_directory(path, no)) return path;
+    if (std::filesystem::exists(inside, no)) return inside.string();
+    if (!std::filesystem::exists(std::filesystem::path(path) / "checkpoints", no)) return path;
+    const std::string of_run = defaults_of(chosen_checkpoint(path, {})).tokenizer;
+    require(!of_run.empty(), Exit::data,
+            "--tokenizer {}: the deck of this run names no tokenizer (data.tokenizer); give the path of a tokenizer.json", path);
+    return of_run;
+  });
 }
 
 // Warns of a tokenizer (`file`, loaded as `given`) that is not the one of the model's deck, `own`. Either path may be empty.

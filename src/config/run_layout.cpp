@@ -316,27 +316,8 @@ std::string advice_on_grids(const RunConfig& run, int ranks) {
                      ranks > 1 ? "s" : "", axes, counts);
 }
 
-}  // namespace
-
-std::string batch_limit_text(const RunConfig& run, int ranks) {
-  Index batch = 0;
-  for (const BatchStep& step : run.train.batches()) batch = std::gcd(batch, step.batch);
-  if (ranks <= batch || !divisible_batch_text(run, ranks).empty()) return "";  // the other text has the tighter limit
-  return fmt::format("{} = {} allows at most {} data-parallel ranks, so that {} ranks need context, tensor or pipeline parallelism",
-                     run.train.ramp.empty() ? batch_key(run) : "train.ramp with a common divisor of its batches", batch, batch, ranks);
-}
-
-namespace {
-
-// Other numbers of ranks that suit the deck; empty if there are none.
-std::string text_of_fitting_counts(const RunConfig& run, int ranks) {
-  const std::string counts = text_of(counts_of_grid(run, ranks));
-  return counts.empty() ? "" : fmt::format(". Numbers of ranks that suit the deck, with their grids: {}", counts);
-}
-
-}  // namespace
-
-std::string divisible_batch_text(const RunConfig& run, int ranks) {
+// Text about a batch that more ranks can divide; empty if there is none.
+std::string other_batch_text(const RunConfig& run, int ranks) {
   const Index batch = run.train.global_batch_size, shared = std::gcd(batch, Index(ranks));
   if (!run.train.ramp.empty()) return "";
   constexpr Index few = 4;  // at least this many times as many ranks must be able to share the other batch
@@ -344,12 +325,26 @@ std::string divisible_batch_text(const RunConfig& run, int ranks) {
     const Index other = (batch + divisor / 2) / divisor * divisor;
     if (ranks % divisor == 0 && other > 0 && std::abs(other - batch) <= batch / 10)
       return fmt::format(
-                 "{5} = {0} and {1} ranks have the common divisor {2}: the data-parallel ranks of a grid of {1} are at most {2}. With {5} = {3} they "
-                 "may be {4}",
-                 batch, ranks, shared, other, divisor, batch_key(run)) +
-             text_of_fitting_counts(run, ranks);
+          "{5} = {0} and {1} ranks have the common divisor {2}: the data-parallel ranks of a grid of {1} are at most {2}. With {5} = {3} they "
+          "may be {4}",
+          batch, ranks, shared, other, divisor, batch_key(run));
   }
   return "";
+}
+
+}  // namespace
+
+std::string batch_limit_text(const RunConfig& run, int ranks) {
+  Index batch = 0;
+  for (const BatchStep& step : run.train.batches()) batch = std::gcd(batch, step.batch);
+  if (ranks <= batch || !other_batch_text(run, ranks).empty()) return "";  // the other text has the tighter limit
+  return fmt::format("{} = {} allows at most {} data-parallel ranks, so that {} ranks need context, tensor or pipeline parallelism",
+                     run.train.ramp.empty() ? batch_key(run) : "train.ramp with a common divisor of its batches", batch, batch, ranks);
+}
+
+std::string divisible_batch_text(const RunConfig& run, int ranks) {
+  const std::string text = other_batch_text(run, ranks), counts = text.empty() ? "" : text_of(counts_of_grid(run, ranks));
+  return counts.empty() ? text : fmt::format("{}. Numbers of ranks that suit the deck, with their grids: {}", text, counts);
 }
 
 Layout layout_of(const RunConfig& run, int ranks) {
@@ -359,7 +354,8 @@ Layout layout_of(const RunConfig& run, int ranks) {
     if (e.code != Exit::config) throw;
     const std::string advice = advice_on_grids(run, ranks);
     if (advice.empty()) throw;
-    const std::string limit = batch_limit_text(run, ranks), other = divisible_batch_text(run, ranks);
+    const std::string limit = batch_limit_text(run, ranks),
+                      other = advice.starts_with("No grid") ? other_batch_text(run, ranks) : divisible_batch_text(run, ranks);
     fail(Exit::config, "{}. {}{}{}{}{}", e.what(), limit, limit.empty() ? "" : ". ", other, other.empty() ? "" : ". ", advice);
   }
 }

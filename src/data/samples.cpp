@@ -22,10 +22,11 @@ std::int64_t tokens_in(const TokenFile& file, SequenceRange r) { return file.fir
 std::int64_t windows_in(const TokenFile& file, SequenceRange r, std::int64_t L, bool predicts = true) {
   const std::int64_t tokens = tokens_in(file, r);
   require(tokens >= L + predicts, Exit::data,
-          "{}: the split's {} ({} to {}) together have {}, but one sample needs {}; use a sequence length of at most {} (train.seq_length), a larger "
-          "proportion for this split (data.split), or {:.1f} times as much text. If it is the validation split, train.eval_every=0 trains without",
-          file.prefix().string(), counted(r.last - r.first, "sequence"), r.first, r.last - 1, counted(tokens, "token"), L + predicts,
-          std::max<std::int64_t>(1, tokens - predicts), double(L + predicts) / double(std::max<std::int64_t>(1, tokens)));
+          "{}: too little data for one sample: the split holds {} (documents {} to {}), and a sample needs {}. Shorten the samples to at most {} "
+          "tokens (train.seq_length; --length of eval), give the split a larger proportion (data.split), or add text: {:.1f} times as much. Training "
+          "without validation: train.eval_every=0",
+          file.prefix().string(), counted(tokens, "token"), r.first, r.last - 1, L + predicts, std::max<std::int64_t>(1, tokens - predicts),
+          double(L + predicts) / double(std::max<std::int64_t>(1, tokens)));
   return (tokens - predicts) / L;
 }
 

@@ -356,8 +356,9 @@ Group& Group::section(std::string_view name, std::string_view help) {
   inner->effect = effect;
   inner->written = absent ? nullptr : node;
   inner->parent = this;
-  require(absent || node->kind == YamlValue::Kind::map, Exit::config, "{}: `{}` is a section ({}); write its keys indented below it",
-          absent ? "" : node->where, inner->path, help);
+  require(absent || node->kind == YamlValue::Kind::map, Exit::config,
+          "{}: `{}` is a section ({}); write its keys indented below it, or on the command line as {}.KEY=VALUE (`gyrfalcon keys {}` lists them)",
+          absent ? "" : node->where, inner->path, help, inner->path, inner->path);
   entries.push_back({std::string(name), nullptr, std::move(inner)});
   return *entries.back().section;
 }

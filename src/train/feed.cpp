@@ -272,9 +272,9 @@ std::string epoch_text(const RunConfig& run, const Dataset& training) {
 }
 
 std::string doubtful_epochs(const RunConfig& run, const Dataset& training) {
-  constexpr double most_epochs = 100;
+  constexpr double most_epochs = 100, most_when_tuning = 10;
   const double epochs = epochs_of(run, training);
-  if (epochs <= most_epochs) return "";
+  if (epochs <= (run.train.init_from.empty() ? most_epochs : most_when_tuning)) return "";
   return fmt::format(
       "the run reads its {} {:.0f} times, and more than four times teach little: lower train.steps, train.global_batch_size or train.seq_length, or "
       "add data",

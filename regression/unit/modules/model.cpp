@@ -694,6 +694,16 @@ TEST(model, published_shapes_have_their_published_parameter_counts) {
   for (const Published& p : published) EXPECT_EQ(parameter_count(model_of(p)), p.parameters) << p.name;
 }
 
+// Mixtral-8x7B: 32 layers of attention (32 query and 8 key heads), a router of 8 experts, of which a token uses two.
+TEST(model, active_parameters_count_the_chosen_experts) {
+  Deck deck = Deck::read(GYR_SOURCE_DIR "/input/mixtral-8x7b.yaml");
+  const ModelConfig model = read_run_config(deck).model;
+  const Index d = 4096, attention = 2 * d * d + 2 * d * (d / 4), expert = 3 * d * 14336;
+  EXPECT_EQ(active_parameter_count(model), 32 * (attention + 8 * d + 2 * expert + 2 * d) + 2 * 32000 * d + d);
+  EXPECT_EQ(parameter_count(model) - active_parameter_count(model), 32 * 6 * expert);
+  EXPECT_EQ(active_parameter_count(model_of(published[0])), published[0].parameters);
+}
+
 TEST(model, flops_match_the_closed_form) {
   const double T = 4096, Q = 128, K = 4;
   for (const Published& p : published) {

@@ -564,7 +564,7 @@ TEST(search, time_limit_ends_search_near_memory_limit) {
   EXPECT_TRUE(none.best.empty());
   EXPECT_TRUE(none.ended);
   EXPECT_GT(none.least.takes, none.least.has);
-  const std::string message = error_of([&] { require_found(none, 8, cluster); }).what();
+  const std::string message = error_of([&] { require_found(run, none, 8, cluster); }).what();
   for (const char* part : {"no layout of 8 ranks", "the smallest of those needs", "--search-seconds 0", "more ranks"})
     EXPECT_NE(message.find(part), std::string::npos) << message;
   std::smatch sizes;

@@ -76,7 +76,7 @@ void read_errors(Section& s, Cluster& c) {
   c.errors.published =
       error("published", "mean error of predicted step times on published steps of dense transformers, each left out of the fit; 0: not judged");
   c.errors.published_steps = s.get("published_steps", "", "these steps: number, program, year").value();
-  c.errors.measured = error("measured", "mean error of predicted step times of this program on one device; 0: not judged");
+  c.errors.measured = error("measured", "largest error of predicted step times on steps of this program on one device; 0: not judged");
   c.errors.measured_steps = s.get("measured_steps", "", "these steps: number, models").value();
 }
 
