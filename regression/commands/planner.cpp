@@ -530,7 +530,7 @@ TEST(planner, tokens_without_their_unit_give_a_warning) {
   const std::string few = planned("300"), many = planned("300B");
   EXPECT_NE(few.find("warning: --tokens 300 is less than a step reads"), std::string::npos) << few;
   EXPECT_EQ(many.find("warning: --tokens"), std::string::npos) << many;
-  EXPECT_NE(many.find("; active: 12.9 B"), std::string::npos) << many;
+  EXPECT_NE(many.find("; active: 12.9 G"), std::string::npos) << many;
 }
 
 TEST(planner, assumed_network_is_reported_on_several_nodes) {
