@@ -659,6 +659,20 @@ TEST(commands, tensorboard_event_file_is_written) {
   EXPECT_GE(files, 1);
 }
 
+TEST(commands, open_metrics_show_the_latest_step) {
+  const Folder folder;
+  const Result r =
+      run(material().train(folder / "run", {"train.steps=3", "train.eval_every=3", "log.openmetrics=" + (folder / "run.prom").string()}));
+  ASSERT_EQ(r.code, 0) << output_of(r);
+  const std::string text = contents(folder / "run.prom"), id = metrics(folder / "run", "run").at(0).at("run");
+  EXPECT_NE(text.find("gyrfalcon_step{run=\"" + id + "\",output=\"" + (folder / "run").string() + "\""), std::string::npos) << text;
+  std::smatch loss;
+  ASSERT_TRUE(std::regex_search(text, loss, std::regex(R"(gyrfalcon_loss\{[^}]*\} (\S+))"))) << text;
+  EXPECT_NEAR(std::stod(loss[1]), metrics(folder / "run", "step").back().at("loss").get<double>(), 1e-6);
+  const Result none = run(material().train(folder / "none", {"train.steps=1", "log.openmetrics=" + (folder / "no" / "run.prom").string()}));
+  EXPECT_EQ(none.code, int(Exit::missing)) << output_of(none);
+}
+
 TEST(commands, info_and_diff_distinguish_checkpoints) {
   const fs::path a = Material::checkpoint(material().output(), 30), b = material().trained();
   const Result info = run({"info", b, "--statistics"});

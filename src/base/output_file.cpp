@@ -108,11 +108,16 @@ void OutputFile::sync() {
   if (::fsync(fd_) != 0) failed("flushing", appended_, errno);
 }
 
-void OutputFile::commit() {
-  sync();
+void OutputFile::publish() {
+  flush();
   if (::close(std::exchange(fd_, -1)) != 0) failed("closing", appended_, errno);  // network file systems report an exceeded quota here
   if (::rename(temporary_.c_str(), final_.c_str()) != 0) failed("renaming", appended_, errno);
   owner_ = false;
+}
+
+void OutputFile::commit() {
+  sync();
+  publish();
   sync_folder(folder_of(final_));
 }
 

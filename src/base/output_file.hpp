@@ -28,9 +28,10 @@ class OutputFile {
   void write_at(std::int64_t offset, std::string_view bytes) const;  // writes without a buffer; the range may be past the end
   std::int64_t appended() const { return appended_; }
 
-  void flush();   // afterwards, other processes can read everything appended
-  void sync();    // flush, and wait until it is on disk
-  void commit();  // sync, rename to the final name, and make the rename durable
+  void flush();    // afterwards, other processes can read everything appended
+  void sync();     // flush, and wait until it is on disk
+  void publish();  // flush and rename: other processes find the complete file, which a failure of the machine may lose
+  void commit();   // sync, rename to the final name, and make the rename durable
 
  private:
   OutputFile(const std::filesystem::path& final_path, bool owner);

@@ -214,8 +214,13 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.watch = read_watch(deck.section("watchdog", "ends a job that hangs", Effect::operation));
   run.supervise = read_supervise(deck.section("supervise", "limits of the supervisor gyrfalcon run", Effect::operation));
   run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
-  run.log_format = get_word(deck.section("log", "log lines on standard output", Effect::operation), "format", LogFormat::short_lines,
-                            {"short", "megatron"}, "form of a log line: at most 120 characters, or the fields of Megatron-LM's log");
+  Section& log = deck.section("log", "log lines on standard output, and metrics for monitoring", Effect::operation);
+  run.log_format = get_word(log, "format", LogFormat::short_lines, {"short", "megatron"},
+                            "form of a log line: at most 120 characters, or the fields of Megatron-LM's log");
+  run.open_metrics = log.get("openmetrics", "",
+                             "file of the latest metrics in the OpenMetrics format, as in DIR/run.prom for the textfile collector of node_exporter; "
+                             "empty: none")
+                         .value();
   run.output = read_output_folder(deck);
   run.watch.lock_patience =
       output_section(deck)

@@ -49,6 +49,7 @@ struct RunConfig {
   FaultSettings fault;
   SuperviseSettings supervise;
   LogFormat log_format = LogFormat::short_lines;
+  std::string open_metrics;  // file of the latest metrics in the OpenMetrics format; empty: none
   std::string output;
 
   // Lengths, in tokens, of text and encoder input for samples of train.seq_length tokens.

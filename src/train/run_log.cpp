@@ -67,8 +67,20 @@ RunLog::RunLog(const RunConfig& run, const CheckpointHeader& at, const Resources
   OutputFile file(path_in(run, "deck.yaml"));
   file.append(at.deck);
   file.commit();
+  if (!run.open_metrics.empty())
+    monitored_.emplace(run.open_metrics, MetricLabels{{"run", at.run}, {"output", run.output}, {"grid", resources.grid}, {"host", host_name()}});
   if (at.step == 0) metrics_.line(json_text({{"kind", "run"}, {"time", now()}, {"run", at.run}}));
   metrics_.line(start_line(run, at, resources));
+}
+
+// A file that cannot be written ends the monitoring, not the run.
+template <class Report>
+void RunLog::monitor(const Report& report) {
+  if (!monitored_) return;
+  const std::string why = monitored_->write(report);
+  if (why.empty()) return;
+  print_line(fmt::format("warning: log.openmetrics: {}; the run continues without this file", why));
+  monitored_.reset();
 }
 
 void RunLog::step(StepReport report) {
@@ -81,6 +93,7 @@ void RunLog::step(StepReport report) {
   progress_.show(report);
   metrics_.write(report);
   tensorboard_.write(report);
+  monitor(report);
   if (!expected_) return;
   seconds_.push_back(report.seconds);
   if (seconds_.size() == steps_compared) compare();
@@ -122,6 +135,7 @@ void RunLog::validation(ValidationReport report) {
   progress_.show(report);
   metrics_.write(report);
   tensorboard_.write(report);
+  monitor(report);
 }
 
 void RunLog::iteration(bool prints, const IterationReport& report) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Log of a run: on the terminal, in OUTPUT/metrics.jsonl and in OUTPUT/tensorboard. Only the first rank has one.
+// Log of a run: on the terminal, in OUTPUT/metrics.jsonl, in OUTPUT/tensorboard and in the file of log.openmetrics. Only the first rank has one.
 #pragma once
 
 #include "kernels/base/printable.hpp"
@@ -7,6 +7,7 @@
 #include "src/config/run_config.hpp"
 #include "src/report/iteration_report.hpp"
 #include "src/report/json_lines.hpp"
+#include "src/report/open_metrics.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/tensorboard.hpp"
 #include "src/report/timers.hpp"
@@ -51,6 +52,8 @@ class RunLog {
 
  private:
   void compare();
+  template <class Report>
+  void monitor(const Report&);
   std::optional<double> mfu_of(double flops);
 
   Index seq_length_;
@@ -60,8 +63,9 @@ class RunLog {
   Progress progress_;
   JsonLines metrics_;
   TensorBoard tensorboard_;
-  std::optional<Expectation> expected_;  // prediction of time and memory; empty: none, or already logged
-  std::vector<double> seconds_;          // duration of each step so far, for the comparison with the prediction
+  std::optional<OpenMetricsFile> monitored_;  // file of log.openmetrics
+  std::optional<Expectation> expected_;       // prediction of time and memory; empty: none, or already logged
+  std::vector<double> seconds_;               // duration of each step so far, for the comparison with the prediction
 };
 
 }  // namespace gyr

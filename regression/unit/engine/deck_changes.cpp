@@ -421,6 +421,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"fault.step", {"7", none}},
                                                                          {"fault.attempt", {"7", none}},
                                                                          {"log.format", {"megatron", operation}},
+                                                                         {"log.openmetrics", {"x.prom", operation}},
                                                                          {"output.folder", {"elsewhere", operation}},
                                                                          {"output.lock_seconds", {"7", operation}}};
   return all;

@@ -9,8 +9,10 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -20,6 +22,7 @@
 #include "src/base/table.hpp"
 #include "src/base/terminal.hpp"
 #include "src/report/json_lines.hpp"
+#include "src/report/open_metrics.hpp"
 #include "src/report/progress.hpp"
 #include "src/report/summary.hpp"
 #include "src/report/tensorboard.hpp"
@@ -465,6 +468,56 @@ TEST(report, resumed_run_sends_its_start_step_to_tensorboard) {
   EXPECT_EQ(all[1].numbers.at(2), 121u);
   EXPECT_EQ(message(all[1].parts.at(7)).numbers.at(1), 1u);
   EXPECT_THROW(EventFile(folder.path, 5, 120), Error);  // a second file of the same name is refused, so nothing is overwritten
+}
+
+// Samples of a text in the OpenMetrics format by name and labels. Expects a TYPE line before the samples of each family, no
+// second family of the same name, and "# EOF" at the end.
+std::map<std::string, std::string> open_metrics_in(const std::string& text) {
+  std::map<std::string, std::string> samples;
+  std::set<std::string> families;
+  std::string family;
+  std::istringstream lines(text);
+  bool ended = false;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_FALSE(ended) << line;
+    ended = line == "# EOF";
+    if (line.starts_with("# TYPE ")) {
+      family = line.substr(7, line.find(' ', 7) - 7);
+      EXPECT_TRUE(families.insert(family).second) << line;
+    } else if (!line.starts_with("#")) {
+      EXPECT_TRUE(line.starts_with(family + "{") || line.starts_with(family + " ")) << line;
+      const auto space = line.rfind(' ');
+      EXPECT_TRUE(samples.emplace(line.substr(0, space), line.substr(space + 1)).second) << line;
+    }
+  }
+  EXPECT_TRUE(ended) << text;
+  return samples;
+}
+
+TEST(report, open_metrics_have_values_of_the_latest_step) {
+  const Folder folder;
+  const fs::path file = folder.path / "run.prom";
+  OpenMetricsFile metrics(file, {{"run", "a\"b\\c\nd"}});
+  const std::string labels = R"({run="a\"b\\c\nd"})";
+  EXPECT_EQ(open_metrics_in(content(file)), (std::map<std::string, std::string>{{"gyrfalcon_run" + labels, "1"}}));
+  StepReport first = step(298), second = step(299), last = step(300);
+  first.time = 1000, second.time = 1000.5, last.time = 1000.6, last.steps = 300, last.figures = {{"kl", 0.25}};
+  last.grad_norm = std::numeric_limits<double>::infinity(), last.mfu.reset();
+  EXPECT_EQ(metrics.write(first), "");
+  EXPECT_EQ(metrics.write(second), "");
+  EXPECT_EQ(open_metrics_in(content(file)).at("gyrfalcon_step" + labels), "298") << "one file per second";
+  EXPECT_EQ(metrics.write(last), "");
+  EXPECT_EQ(metrics.write(ValidationReport{.time = 1000.7, .step = 300, .samples = 5, .loss = 1.5}), "");
+  const auto samples = open_metrics_in(content(file));
+  EXPECT_EQ(samples.at("gyrfalcon_step" + labels), "300");
+  EXPECT_EQ(std::stod(samples.at("gyrfalcon_loss" + labels)), last.loss);
+  EXPECT_EQ(samples.at("gyrfalcon_grad_norm" + labels), "+Inf");
+  EXPECT_EQ(samples.at(R"(gyrfalcon_figure{run="a\"b\\c\nd",name="kl"})"), "0.25");
+  EXPECT_EQ(samples.at("gyrfalcon_validation_loss" + labels), "1.5");
+  EXPECT_FALSE(samples.contains("gyrfalcon_mfu_ratio" + labels));
+  fs::remove_all(folder.path / "run.prom");
+  fs::create_directory(file);
+  EXPECT_NE(metrics.write(last).find("run.prom"), std::string::npos) << "a folder of this name cannot be replaced";
 }
 
 TEST(report, nested_timers_count_calls_and_seconds) {
