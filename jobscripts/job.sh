@@ -12,6 +12,7 @@
 #   BIND        rank: each rank is bound to THREADS cores; gpu: one device per rank; none: no binding (rank)
 #   RESERVE     seconds before the end of a PBS allocation at which the run saves (300); under Slurm, --signal sets this time
 #   JOBS        maximum number of jobs in a chain (100)
+#   SELFTEST    1: every job tests memory, arithmetic and links of its ranks (gyrfalcon selftest) before it trains (0)
 #   VERIFY      1: the first job of a chain verifies the layout on its ranks (gyrfalcon verify) before it trains (0)
 # Exit codes are those of gyrfalcon. 75 is returned only if no further job follows, for example after a cancellation.
 set -euo pipefail
@@ -84,6 +85,15 @@ attribute() {
     /^\t/ { line = line substr($0, 2); next }
     { tell(); line = $0 }
     END { tell() }'
+}
+
+# selftested COMMAND...: tests the ranks if SELFTEST=1. The job ends with its exit code, 69 for faulty hosts, which it names.
+selftested() {
+  [ "${SELFTEST:-0}" = 1 ] || return 0
+  local code=0
+  "$@" || code=$?
+  say "gyrfalcon selftest ended with $code"
+  return "$code"
 }
 
 # verified COMMAND...: verifies the layout if VERIFY=1. Later jobs of a chain skip this.
@@ -193,6 +203,7 @@ main() {
   name=$(scheduler) number=${SLURM_JOB_ID:-${PBS_JOBID:-}}
   [ "$name" != none ] || name='no scheduler,'
   say "$name${number:+ $number} on ${SLURM_JOB_NODELIST:-$(hostname)}: ranks: $count, threads of each: $each, ${start[*]}"
+  selftested "${start[@]}" "$gyrfalcon" selftest
   verified "${start[@]}" "$gyrfalcon" verify "$@"
   watch=$(limit)
   [ -z "$watch" ] || changes=("$watch")

@@ -4,7 +4,7 @@
 # shellcheck shell=bash disable=SC2034,SC2154
 
 # Variables that a job passes to the jobs that it submits (PBS).
-job_variables=(GYRFALCON GYRFALCON_SITE GYRFALCON_JOBSCRIPTS LAUNCHER RANKS THREADS BIND RESERVE JOBS VERIFY)
+job_variables=(GYRFALCON GYRFALCON_SITE GYRFALCON_JOBSCRIPTS LAUNCHER RANKS THREADS BIND RESERVE JOBS SELFTEST VERIFY)
 
 refuse() { printf '%s: %s\n' "$(basename "$0")" "$2" >&2; exit "$1"; }  # CODE MESSAGE
 

@@ -33,6 +33,7 @@ const Help helps[] = {
      {"--help", "--init-from", "--ranks", "--cluster", "--explain", "--explain-layout", "--html", "--longest", "--profile", "--search-seconds",
       "--tokens"}},
     {{"probe"}, {"--help", "--out", "--overwrite"}},
+    {{"selftest"}, {"--help", "--against", "--fault", "--folder", "--megabytes", "--out", "--overwrite", "--seconds", "--seed"}},
     {{"run"}, {"--help", "--ranks", "--launcher", "--spares", "--accept-changes", "--take-over"}},
     {{"profile"}, {"--help", "--init-from", "--ranks", "--out", "--overwrite"}},
     {{"verify"}, {"--help", "--init-from", "--ranks", "--launcher"}},

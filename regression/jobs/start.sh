@@ -143,6 +143,13 @@ for script in slurm-gpu slurm-gpu8 pbs-gpu pbs-gpu8; do
   job 0 "$scripts/$script.sh" GYRFALCON=on-cuda -- my.yaml
 done
 for script in slurm-cpu pbs-cpu; do job 0 "$scripts/$script.sh" GYRFALCON=on-kokkos -- my.yaml; done
+printf '#!/bin/sh\n[ "$1" != selftest ] || exit 69\nexec program "$@"\n' > "$folder/bin/sick"
+chmod +x "$folder/bin/sick"
+job 0 "$scripts/slurm-cpu.sh" SELFTEST=1 -- my.yaml
+said 'gyrfalcon selftest ended with 0'
+job 69 "$scripts/slurm-cpu.sh" SELFTEST=1 GYRFALCON="$folder/bin/sick" -- my.yaml
+said 'gyrfalcon selftest ended with 69'
+job 0 "$scripts/slurm-cpu.sh" GYRFALCON="$folder/bin/sick" -- my.yaml
 echo "== program for GPUs"
 
 # submit CODE WORD...: runs submit.sh of the clone with site files and the variables in `with`.

@@ -19,6 +19,7 @@ void add_ps(Command&, Action&);
 void add_plan(Command&, Action&);
 void add_probe(Command&, Action&);
 void add_profile(Command&, Action&);
+void add_selftest(Command&, Action&);
 void add_verify(Command&, Action&);
 void add_eval(Command&, Action&);
 void add_generate(Command&, Action&);
@@ -40,9 +41,9 @@ void add_version(Command&, Action&);
 void add_manual(Command&, Action&);
 
 // Commands in the order in which --help lists them.
-inline constexpr std::array all_commands{add_train, add_run,       add_ps,        add_plan,        add_probe,   add_profile, add_verify,
-                                         add_eval,  add_generate,  add_rollout,   add_tokenizer,   add_data,    add_retro,   add_info,
-                                         add_diff,  add_import_hf, add_export_hf, add_export_gguf, add_reshard, add_trace,   add_report,
-                                         add_help,  add_keys,      add_version,   add_manual};
+inline constexpr std::array all_commands{add_train,  add_run,  add_ps,        add_plan,      add_probe,       add_profile, add_selftest,
+                                         add_verify, add_eval, add_generate,  add_rollout,   add_tokenizer,   add_data,    add_retro,
+                                         add_info,   add_diff, add_import_hf, add_export_hf, add_export_gguf, add_reshard, add_trace,
+                                         add_report, add_help, add_keys,      add_version,   add_manual};
 
 }  // namespace gyr
