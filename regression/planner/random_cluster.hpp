@@ -32,6 +32,7 @@ inline Cluster random_cluster(Dice& dice) {
               dice.real(1e9, 1e12), dice.real(0, 700),    dice.coin(),          dice.coin() ? dice.real(0, 1e9) : 0,
               dice.coin()};
   c.storage = dice.coin() ? dice.real(1e8, 1e10) : 0;
+  if (dice.coin()) c.failures = {dice.real(1, 1e6), dice.real(0, 1000)};
   if (dice.coin()) c.errors = {dice.real(0, 1), dice.real(0, 1), "published: drawn", "drawn # measured"};
   for (Link* link : {&c.node, &c.network, &c.islands}) *link = {dice.real(0, 1e-4), dice.real(1e8, 1e11), dice.real(0.1, 1)};
   c.links_overlap = dice.coin();

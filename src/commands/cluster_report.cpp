@@ -13,6 +13,7 @@
 #include "src/commands/plan_report.hpp"
 #include "src/commands/policy_report.hpp"
 #include "src/config/generation_ranks.hpp"
+#include "src/planner/predict/failures.hpp"
 
 namespace gyr {
 
@@ -285,6 +286,29 @@ std::string retrieval_text(const RunPlan& plan, double seconds, const Machine& m
   return fmt::format("layers R add {}, {:.1f} % of a step without them", time_text(seconds - left, 3), 100 * (seconds / left - 1));
 }
 
+// Saves of the run with a checkpoint every `steps` steps of `seconds`. An asynchronous save blocks for the copy to the host.
+Saves saves_of(const RunPlan& plan, const Cluster& cluster, double steps, double seconds) {
+  const double writes = save_seconds(plan.run, plan.layout, cluster);
+  if (!plan.run.checkpoint.async) return {steps * seconds, writes, 0};
+  const double copied = checkpoint_bytes(plan.run, plan.layout) / plan.layout.ranks();
+  return {steps * seconds, cluster.host.bandwidth > 0 ? copied / cluster.host.bandwidth : 0, writes};
+}
+
+// Failures of a training of `days`, the useful part of its time, and the best interval of checkpoints; empty if failures.hours is 0.
+std::string failures_text(const RunPlan& plan, const Cluster& cluster, double seconds, double days) {
+  if (cluster.failures.hours == 0) return "";
+  const double rate = plan.layout.ranks() / (cluster.failures.hours * 3600), restart = cluster.failures.restart;
+  const double every = double(plan.run.checkpoint.every);
+  const double best = std::max(1.0, std::round(best_interval(rate, restart, saves_of(plan, cluster, 1, seconds)) / seconds));
+  const double useful = useful_part(rate, restart, saves_of(plan, cluster, every > 0 ? every : best, seconds));
+  const double most = useful_part(rate, restart, saves_of(plan, cluster, best, seconds));
+  return fmt::format(
+      "{:.3g} per day (failures.hours = {:g} per device), each with {} until the restart; with checkpoint.every={:.0f}, {:.1f} % of the "
+      "time is useful, so that the training takes {:.4g} days{}",
+      rate * 86400, cluster.failures.hours, time_text(restart), every > 0 ? every : best, 100 * useful, days / useful,
+      most > useful + 0.005 ? fmt::format("; checkpoint.every={:.0f} is best: {:.1f} %, {:.4g} days", best, 100 * most, days / most) : "");
+}
+
 // Error bar of a step, and whether it is an estimate because this program was not measured on such a machine.
 std::string bar_of_step(const RunConfig& run, int ranks, const Cluster& cluster) {
   const std::string bar = error_bar(run, ranks, cluster);
@@ -323,6 +347,8 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
                                                      : training_text(run, tokens > 0 ? tokens : of_step * double(run.train.steps), of_step, rate,
                                                                      layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));
+  const double days = training_cost(tokens > 0 ? tokens : of_step * double(run.train.steps), rate, layout.ranks(), cluster).seconds / 86400;
+  if (const std::string text = run.policy ? "" : failures_text(plan, cluster, p.seconds, days); !text.empty()) facts.emplace_back("failures", text);
   if (const std::string text = defaults_text(cluster); !text.empty()) facts.emplace_back("defaults", text);
   if (const std::string text = without_overlap_text(plan, predicted, machine); !text.empty()) facts.emplace_back("no overlap", text);
   for (const std::string& note : doubtful_links(cluster, layout.ranks())) facts.emplace_back("links", note);

@@ -49,7 +49,8 @@ constexpr RenamedKey table[] = {
 constexpr std::string_view cluster_keys =
     "cluster.name cluster.nodes cluster.island_nodes islands.files islands.nodes device.per_node device.memory device.reserve device.gpu "
     "device.memory_bandwidth device.bf16 device.fp32 device.fp64 device.watts device.price device.currency device.fused host.memory "
-    "host.bandwidth host.beside storage.bandwidth errors.published errors.published_steps errors.measured errors.measured_steps links.beside "
+    "host.bandwidth host.beside storage.bandwidth failures.hours failures.restart errors.published errors.published_steps errors.measured "
+    "errors.measured_steps links.beside "
     "links.node.latency links.node.bandwidth links.node.sums links.network.latency links.network.bandwidth links.network.sums "
     "links.islands.latency links.islands.bandwidth links.islands.sums fit.products fit.fused fit.memory fit.links fit.step";
 

@@ -71,6 +71,16 @@ void read_storage(Section& s, Cluster& c) {
                          .value();
 }
 
+void read_failures(Section& s, Cluster& c) {
+  c.failures.hours = s.get("hours", 0.0, "mean time between failures that end a job, per device: devices x hours / failures; 0: unknown")
+                         .unit("h")
+                         .at_least(0)
+                         .at_most(most)
+                         .value();
+  c.failures.restart =
+      s.get("restart", 0.0, "time from a failure to the first step of the restarted job").unit("s").at_least(0).at_most(most).value();
+}
+
 void read_errors(Section& s, Cluster& c) {
   const auto error = [&](const char* key, const char* help) { return s.get(key, 0.0, help).unit("%").at_least(0).at_most(1000).value() / 100; };
   c.errors.published =
@@ -142,6 +152,7 @@ void summarise(Cluster& c) {
     c.device.reserve = std::max(c.device.reserve, part.device.reserve);
     c.device.gpu = c.device.gpu || part.device.gpu;
     c.storage = std::min(c.storage, part.storage);
+    if (part.failures.hours > 0 && (c.failures.hours == 0 || part.failures.hours < c.failures.hours)) c.failures = part.failures;
     if (part.errors.largest() > c.errors.largest()) c.errors = part.errors;
     for (const std::string& text : part.defaults) c.defaults.push_back(part.name + ": " + text);
     c.host = {std::min(c.host.memory, part.host.memory), std::min(c.host.bandwidth, part.host.bandwidth), c.host.overlaps && part.host.overlaps};
@@ -165,6 +176,7 @@ Cluster read(Deck& deck, const std::filesystem::path& folder, Whose whose) {
     read_device(deck.section("device", "the device (GPU) of one rank"), c);
     read_host(deck.section("host", "host memory for offloaded activations (activation.policy)"), c);
     read_storage(deck.section("storage", "file system for checkpoints"), c);
+    read_failures(deck.section("failures", "failures that end a job, for the useful part of the training time"), c);
     read_errors(deck.section("errors", "errors of predicted step times, which reports print as error bars"), c);
   }
   Section& links = deck.section("links", "links between devices");
@@ -448,6 +460,8 @@ std::string to_yaml(const Cluster& c, const std::string& comment) {
   text += fmt::format("host: {{memory: {}, bandwidth: {}, beside: {}}}\n", number(c.host.memory / gibi), number(c.host.bandwidth / giga),
                       c.host.overlaps);
   if (c.storage > 0) text += fmt::format("storage: {{bandwidth: {}}}\n", number(c.storage / giga));
+  if (c.failures.hours > 0 || c.failures.restart > 0)
+    text += fmt::format("failures: {{hours: {}, restart: {}}}\n", number(c.failures.hours), number(c.failures.restart));
   if (c.errors.largest() > 0)
     text += fmt::format("errors: {{published: {}, published_steps: {}, measured: {}, measured_steps: {}}}\n", number(100 * c.errors.published),
                         write_yaml(c.errors.published_steps), number(100 * c.errors.measured), write_yaml(c.errors.measured_steps));

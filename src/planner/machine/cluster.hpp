@@ -71,6 +71,12 @@ struct Cluster {
 
   double storage = 0;  // bytes per second that a node writes to the file system while all nodes write; 0: unknown
 
+  // Failures that end a job: hardware, network, file system.
+  struct Failures {
+    double hours = 0;    // mean time between failures in hours of one device; 0: unknown
+    double restart = 0;  // seconds from a failure to the first step of the restarted job
+  } failures;
+
   // Absolute error of predicted step times, as a fraction, by kind of evidence; 0: not judged.
   struct Errors {
     double published = 0;         // mean of published steps of dense transformers, each left out of the fit
