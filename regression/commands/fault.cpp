@@ -65,6 +65,25 @@ TEST(fault, supervisor_gives_up_a_run_without_progress) {
   EXPECT_EQ(json_in(folder / "supervisor.json")["attempts"].size(), 3u);
 }
 
+// The launcher imitates a host that fails the self-test: the run is not restarted there.
+TEST(fault, selftest_precedes_a_restart) {
+  const Folder folder;
+  put_contents(folder / "launch", "#!/bin/sh\ncase \" $* \" in *' selftest '*) echo tested; exit \"$SICK\";; esac\nshift 2\nexec \"$@\"\n");
+  std::filesystem::permissions(folder / "launch", std::filesystem::perms::owner_all);
+  for (const char* sick : {"0", "69"}) {
+    Words words = Material::get().train(folder / sick,
+                                        {"train.steps=6", "checkpoint.every=2", "fault.kind=exit:7", "fault.step=4", "supervise.selftest=always"});
+    words[0] = "run";
+    for (const std::string& more : {std::string("-n"), std::string("1"), std::string("--launcher"), (folder / "launch").string()})
+      words.push_back(more);
+    const Result r = run(words, {.env = {{"SICK", sick}}});
+    EXPECT_NE(r.out.find("tested"), std::string::npos) << output_of(r);
+    EXPECT_EQ(json_in(folder / sick / "supervisor.json")["attempts"].size(), *sick == '0' ? 2u : 1u) << output_of(r);
+    if (*sick == '0') EXPECT_EQ(r.code, 0) << output_of(r);
+    else EXPECT_NE(r.out.find("the self-test ended with exit code 69"), std::string::npos) << output_of(r);
+  }
+}
+
 TEST(fault, supervised_branch_counts_from_its_checkpoint) {
   const Folder folder;
   const std::string from = Material::get().trained();

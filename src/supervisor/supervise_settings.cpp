@@ -14,6 +14,10 @@ SuperviseSettings read_supervise(Section& s) {
   c.silent = s.get("silent", c.silent, "time without a heartbeat of one rank until it counts as lost").unit("s").positive();
   c.slow = s.get("slow", c.slow, "straggler threshold: a rank that works this many times as long as the median rank is reported").above(1);
   c.slow_steps = s.get("slow_steps", c.slow_steps, "steps over which stragglers are measured").unit("steps").positive().at_most(most_steps);
+  c.selftest =
+      get_word(s, "selftest", c.selftest, {"never", "lost", "always"},
+               "self-test of all ranks (gyrfalcon selftest) before a restart: never, after a lost or slow rank, always; the run ends with 69 "
+               "and the faulty hosts if it fails");
   return c;
 }
 

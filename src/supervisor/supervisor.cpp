@@ -151,6 +151,17 @@ class Supervisor {
                                                       fmt::join(launch_command(options_.launcher, ranks_, {"hostname"}), " ")));
   }
 
+  // Tests the ranks of the next attempt if supervise.selftest demands it. Returns the reason not to restart, or an empty text.
+  std::string failed_selftest(const Attempt& attempt, int ranks) {
+    const bool suspects = attempt.lost_a_rank() || !attempt.slow.empty();
+    if (run_.limits.selftest == SelftestWhen::never || (run_.limits.selftest == SelftestWhen::lost && !suspects)) return "";
+    print("testing the ranks before the restart (supervise.selftest)");
+    Process process(launch_command(options_.launcher, ranks, {options_.program, "selftest"}));
+    std::optional<int> code;
+    while (!(code = process.attend(0.05))) forward(process);
+    return *code == 0 ? "" : fmt::format("the self-test ended with exit code {}; its table names the hosts to leave out", *code);
+  }
+
   bool go_on() {
     const Attempt& attempt = attempts_.back();
     Decision next = decide(attempts_, policy_);
@@ -161,6 +172,8 @@ class Supervisor {
     } catch (const Error& lost) {
       next = {false, 0, lost.what()};
     }
+    if (next.go_on)
+      if (const std::string why = failed_selftest(attempt, next.ranks); !why.empty()) next = {false, 0, why};
     if (!next.why.empty()) print((next.go_on ? "" : "giving up: ") + next.why);
     if (!next.go_on && attempt.state != "done" && attempt.state != "stopped") gave_up_ = next.why;
     if (next.go_on) ranks_ = next.ranks;

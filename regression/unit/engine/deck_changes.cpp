@@ -416,6 +416,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"supervise.silent", {"7", operation}},
                                                                          {"supervise.slow", {"7", operation}},
                                                                          {"supervise.slow_steps", {"7", operation}},
+                                                                         {"supervise.selftest", {"lost", operation}},
                                                                          {"fault.kind", {"kill", none}},
                                                                          {"fault.rank", {"7", none}},
                                                                          {"fault.step", {"7", none}},
