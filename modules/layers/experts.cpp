@@ -70,15 +70,19 @@ void biases_backward(Device& dev, const RowGroups& groups, const std::vector<std
 
 Run inner_channels(const MoeConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "moe.intermediate_size"}; }
 
+// Channels of the rows that routed experts read and write.
+Index expert_width(const ModelConfig& m) { return m.moe.latent_size > 0 ? m.moe.latent_size : m.hidden_size; }
+
 }  // namespace
 
 bool groups_rows_on_device(const MoeConfig& c, DType dtype, Index rows) { return has_grouped_kernels(dtype, rows * c.routing.top_k / c.experts); }
 
-// All tensor-parallel ranks compute the same routing, and each has a partial gradient of the routing weights.
+// All tensor-parallel ranks compute the same routing and the same latents, and each has a partial gradient of them. A rank's part of the latent
+// output is projected before the ranks are summed.
 OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
   const MoeConfig& c = m.moe;
   const Run inner = inner_channels(c);
-  const Channels stream = undivided(m.hidden_size), channels = by_units({inner});
+  const Channels stream = undivided(m.hidden_size), latents = undivided(expert_width(m)), channels = by_units({inner});
   const Channels read = by_units(c.gated ? std::vector{inner, inner} : std::vector{inner});
   Operator route{"routing", stream, stream, {}, {{name + ".gate.weight", {c.experts, m.hidden_size}}}};
   route.passages = {{TensorState::shared, TensorState::shared, WeightSplit::nowhere, {{{1, 1}, c.routing.top_k, 0, 1}}}};
@@ -86,8 +90,15 @@ OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
   if (c.bias) route.weights.push_back({name + ".gate.e_score_correction_bias", {c.experts}});
   const std::string each = name + (c.experts > 1 ? ".experts.*" : ".experts.0");
   const std::vector<std::string> up = c.gated ? std::vector{each + ".gate_proj", each + ".up_proj"} : std::vector{each + ".up_proj"};
-  OperatorChain chain{route, gemm_operator(c.gated ? "gate and up" : "up", stream, read, up, c.expert_bias), over_units("activation", read, channels),
-                      gemm_operator("down", channels, stream, {each + ".down_proj"}, c.expert_bias)};
+  OperatorChain chain{route};
+  const auto project = [&](const char* what, const Channels& in, const Channels& out, TensorState state, const char* weight) {
+    if (c.latent_size > 0) chain.push_back({what, in, out, {{state, state}}, {{name + weight, {out.width, in.width}}}});
+  };
+  project("latents of experts", stream, latents, TensorState::shared, ".fc1_latent_proj.weight");
+  chain.push_back(gemm_operator(c.gated ? "gate and up" : "up", latents, read, up, c.expert_bias));
+  chain.push_back(over_units("activation", read, channels));
+  chain.push_back(gemm_operator("down", channels, latents, {each + ".down_proj"}, c.expert_bias));
+  project("output of latents", latents, stream, TensorState::partial, ".fc2_latent_proj.weight");
   for (Operator& op : chain)
     for (OperatorWeight& w : op.weights)
       if (w.name.starts_with(each)) w.alike = c.experts;
@@ -95,7 +106,7 @@ OperatorChain experts_operators(const ModelConfig& m, const std::string& name) {
 }
 
 template <class T>
-Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.moe), name_(name), hidden_size_(m.hidden_size) {
+Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& parameters) : c_(m.moe), name_(name), width_(expert_width(m)) {
   router_ = &parameters.declare({name + ".gate.weight", {c_.experts, m.hidden_size}, replicated(), normal(m.init_std)});
   if (c_.router_bias) router_bias_ = &parameters.declare({name + ".gate.bias", {c_.experts}, replicated(), zeros(), Storage::wide, false});
   if (c_.bias) {
@@ -104,9 +115,19 @@ Experts<T>::Experts(const ModelConfig& m, const std::string& name, Parameters& p
     bias_ = &parameters.declare(std::move(bias));
   }
   load_ = &parameters.expert_loads().add(name, c_.experts, bias_);
+  if (has_latent()) declare_latents(m, parameters);
   const Span mine = c_.experts > 1 ? parameters.experts(c_.experts) : Span{0, 1};
   for (Index e = mine.first; e < mine.last; ++e) experts_.push_back(declare(m, e, fmt::format("{}.experts.{}", name, e), parameters));
   intermediate_size_ = experts_[0].up->rows();
+}
+
+template <class T>
+void Experts<T>::declare_latents(const ModelConfig& m, Parameters& parameters) {
+  const auto matrix = [&](const char* part, Index rows, Index columns) {
+    return &parameters.declare({name_ + part + ".weight", {rows, columns}, replicated(), normal(m.init_std), Storage::factor, true, true});
+  };
+  latent_in_ = matrix(".fc1_latent_proj", width_, m.hidden_size);
+  latent_out_ = matrix(".fc2_latent_proj", m.hidden_size, width_);
 }
 
 template <class T>
@@ -124,7 +145,7 @@ auto Experts<T>::declare(const ModelConfig& m, Index number, const std::string& 
     if (c_.experts > 1) weight.expert = {number, c_.experts};
     return &parameters.declare(std::move(weight), fit);
   };
-  const Shape up{c_.intermediate_size, m.hidden_size}, down{m.hidden_size, c_.intermediate_size};
+  const Shape up{c_.intermediate_size, width_}, down{width_, c_.intermediate_size};
   Expert expert;
   if (c_.gated) expert.gate = matrix(".gate_proj", up, by_rows({inner}), P::Fit::aligned);
   expert.up = matrix(".up_proj", up, by_rows({inner}), c_.gated ? P::Fit::adjacent : P::Fit::aligned);
@@ -132,7 +153,7 @@ auto Experts<T>::declare(const ModelConfig& m, Index number, const std::string& 
   if (!c_.expert_bias) return expert;
   expert.gate_bias = bias(".gate_proj", c_.intermediate_size, by_rows({inner}), P::Fit::aligned);
   expert.up_bias = bias(".up_proj", c_.intermediate_size, by_rows({inner}), P::Fit::adjacent);
-  expert.down_bias = bias(".down_proj", m.hidden_size, replicated(), P::Fit::aligned);
+  expert.down_bias = bias(".down_proj", width_, replicated(), P::Fit::aligned);
   return expert;
 }
 
@@ -265,7 +286,7 @@ template <class T>
 template <class S>
 void Experts<T>::send_rows(Pass& a, const ExpertExchange& exchange, const ExpertRows& chosen, Tensor2<const S> x, Tensor2<S> received) const {
   Scope scope(a.dev.scratch);
-  const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x hidden, and routing weights");
+  const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x width, and routing weights");
   const auto by_expert = a.scratch<S>("rows to send", Index(chosen.slot.extent(0)), Index(x.extent(1)));
   gather_rows<S>(a.dev, chosen, x, by_expert);
   exchange.send<S>(a.dev, by_expert, received);
@@ -281,7 +302,7 @@ void Experts<T>::return_outputs(Pass& a, const Work& work, const ExpertRows& cho
     return combine_rows<S>(a.dev, chosen, by_expert, add, y);
   }
   Scope scope(a.dev.scratch);
-  const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x hidden, and routing weights");
+  const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x width, and routing weights");
   const auto by_rank = rows(a.scratch<S>("rows to return", work.row_capacity, Index(y.extent(1))), 0, work.count());
   const auto mine = a.scratch<S>("returned rows", Index(chosen.slot.extent(0)), Index(y.extent(1)));
   combine_rows<S>(a.dev, work.rows, by_expert, Add::no, by_rank);
@@ -320,25 +341,38 @@ void Experts<T>::receive(Pass& a, Frame& frame, const ExpertRows& chosen, AllRow
   frame.put(Keys::all_counts, ranks * c_.experts);
   frame.put(Keys::received_weights, most, Index(1));
   frame.put(Keys::received_place, most, Index(1)), frame.put(Keys::received_slot, most), frame.put(Keys::received_count, c_.experts / ranks);
-  const auto received = frame.put(Keys::received, most, hidden_size_);
+  const auto received = frame.put(Keys::received, most, width_);
   if (frame.wants(Keys::all_counts)) exchange_counts(a, frame, chosen);
   if (!frame.wants(Keys::received)) return;
   const ExpertExchange exchange = exchange_of(a, frame);
-  send_rows<T>(a, exchange, chosen, h.gather(), rows(received, 0, exchange.received()));
+  send_rows<T>(a, exchange, chosen, read_by_experts(frame, h), rows(received, 0, exchange.received()));
+}
+
+template <class T>
+void Experts<T>::compress(Pass& a, Frame& frame, AllRows<T>& h) const {
+  const auto latents = frame.put(Keys::latents, a.stream.rows, width_);
+  if (frame.wants(Keys::latents)) linear<T>(a.dev, h.gather(), latent_in_->template factor<T>(), latents);
+}
+
+// Rows that the experts read: the latents, or those of h.
+template <class T>
+Tensor2<const T> Experts<T>::read_by_experts(const Frame& frame, AllRows<T>& h) const {
+  return has_latent() ? frame.get(Keys::latents) : h.gather();
 }
 
 template <class T>
 void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
   const ExpertRows chosen = route_rows(a, frame, h);
+  if (has_latent()) compress(a, frame, h);
   receive(a, frame, chosen, h);
   const Work work = work_of(a, frame);
   const Index n = work.count();
   const auto gate_up = rows(frame.put(Keys::gate_up, work.row_capacity, projected()), 0, n);
   const auto inner = rows(frame.put(Keys::inner, work.row_capacity, intermediate_size_), 0, n);
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, hidden_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, width_), 0, n);
   if (frame.wants(Keys::gate_up)) {
-    gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h.gather(), x);
+    gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : read_by_experts(frame, h), x);
     grouped_gemms<T>(a.dev, work.groups, x, of_all(&Experts::gate_up), gate_up);
     if (c_.expert_bias) grouped_add_bias<T>(a.dev, work.groups, biases(&Expert::gate_bias, 2 * intermediate_size_), gate_up);
     if (!work.exchange) clear_dropped_rows<T>(a, work.used(), gate_up);
@@ -347,10 +381,21 @@ void Experts<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<
     weighted_glu<T>(a.dev, c_.activation, work.rows, gate_up, weights_of(frame, work), inner);
     contribute_once<T>(a.dev, *experts_[0].down, inner);
   }
-  if (!y.data()) return;
-  grouped_gemms<T>(a.dev, work.groups, inner, of_all(&Experts::down), x);
+  if (!has_latent()) {
+    if (y.data()) mix(a, frame, work, chosen, x, add, y);
+    return;
+  }
+  const auto mixed = frame.put(Keys::mixed, a.stream.rows, width_);
+  if (frame.wants(Keys::mixed)) mix(a, frame, work, chosen, x, Add::no, mixed);
+  if (y.data()) linear<T>(a.dev, mixed, latent_out_->template factor<T>(), y, 1, beta(add));
+}
+
+// y (= or +=) the weighted sum of the expert outputs of each row. x: memory for these outputs, grouped by expert.
+template <class T>
+void Experts<T>::mix(Pass& a, const Frame& frame, const Work& work, const ExpertRows& chosen, Tensor2<T> x, Add add, Tensor2<T> y) const {
+  grouped_gemms<T>(a.dev, work.groups, rows(frame.get(Keys::inner), 0, work.count()), of_all(&Experts::down), x);
   if (c_.expert_bias && a.tensor.rank() == 0)
-    grouped_add_weighted_bias<T>(a.dev, work.groups, work.rows.slot, weights_of(frame, work), biases(&Expert::down_bias, hidden_size_), x);
+    grouped_add_weighted_bias<T>(a.dev, work.groups, work.rows.slot, weights_of(frame, work), biases(&Expert::down_bias, width_), x);
   return_outputs<T>(a, work, chosen, x, add, y);
 }
 
@@ -376,14 +421,14 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   const Work work = work_of(a, frame);
   const Index n = work.count();
   const auto dgate_up = rows(frame.put(Keys::dgate_up, work.row_capacity, projected()), 0, n);
-  Tensor2<const T> source = dy;
+  Tensor2<const T> source = has_latent() ? gradient_of_mixed(a, frame, dy) : dy;
   if (work.exchange) {
-    const auto received = rows(frame.put(Keys::dreceived, work.row_capacity, hidden_size_), 0, n);
-    send_rows<T>(a, *work.exchange, chosen, dy, received);
+    const auto received = rows(frame.put(Keys::dreceived, work.row_capacity, width_), 0, n);
+    send_rows<T>(a, *work.exchange, chosen, source, received);
     source = received;
   }
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, hidden_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, width_), 0, n);
   const auto dinner = rows(a.scratch<T>("gradient of inner", work.row_capacity, intermediate_size_), 0, n);
   const auto dweights = a.scratch<A>("gradient of routing weights", dy.extent(0), c_.routing.top_k);
   const auto dwork = work.exchange ? rows(a.scratch<A>("gradient of received weights", work.row_capacity, Index(1)), 0, n) : dweights;
@@ -394,10 +439,11 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   weighted_glu_backward<T>(a.dev, c_.activation, work.rows, dinner, rows(frame.get(Keys::gate_up), 0, n), weights_of(frame, work), dgate_up, dwork);
   if (c_.expert_bias) experts_biases_backward(a, work, x, weights_of(frame, work), dgate_up, dwork);
   grouped_linear_backward_input<T>(a.dev, work.groups, dgate_up, stored(of_all(&Experts::gate_up)), x);
-  return_outputs<T>(a, work, chosen, x, add, dh);
+  if (has_latent()) latents_backward(a, frame, work, chosen, x, add, dh);
+  else return_outputs<T>(a, work, chosen, x, add, dh);
   if (work.exchange) {
     Scope inner(a.dev.scratch);
-    const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x hidden, and routing weights");
+    const Device::Purpose purpose(a.dev, "expert parallel all-to-all: rows x top_k x width, and routing weights");
     const auto mine = a.scratch<A>("gradient of sent weights", Index(chosen.slot.extent(0)), Index(1));
     work.exchange->template give_back<A>(a.dev, dwork, mine);
     clear_dropped_rows<A>(a, used(a, chosen), mine);
@@ -406,17 +452,33 @@ void Experts<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add, T
   router_backward(a, frame, dweights, dh);
 }
 
+// Gradient of the sum of expert outputs, which is the same on all tensor-parallel ranks.
+template <class T>
+Tensor2<const T> Experts<T>::gradient_of_mixed(Pass& a, Frame& frame, Tensor2<const T> dy) const {
+  const auto dmixed = frame.put(Keys::dmixed, Index(dy.extent(0)), width_);
+  linear_backward_input<T>(a.dev, dy, latent_out_->template matrix<const T>(), dmixed);
+  return dmixed;
+}
+
+// dh (= or +=) the part that comes from the latents. dx: gradients of the rows that experts read, grouped by expert.
+template <class T>
+void Experts<T>::latents_backward(Pass& a, Frame& frame, const Work& work, const ExpertRows& chosen, Tensor2<T> dx, Add add, Tensor2<T> dh) const {
+  const auto dlatents = frame.put(Keys::dlatents, Index(dh.extent(0)), width_);
+  return_outputs<T>(a, work, chosen, dx, Add::no, dlatents);
+  linear_backward_input<T>(a.dev, dlatents, latent_in_->template matrix<const T>(), dh, 1, beta(add));
+}
+
 // x: gradients of the expert outputs, grouped by expert.
 template <class T>
 void Experts<T>::experts_biases_backward(Pass& a, const Work& work, Tensor2<const T> x, Tensor2<const A> weights, Tensor2<const T> dgate_up,
                                          Tensor2<A> dweights) const {
   Scope scope(a.dev.scratch);
-  const auto row_capacity = a.scratch<T>("terms of the gradient of biases", work.row_capacity, hidden_size_);
+  const auto row_capacity = a.scratch<T>("terms of the gradient of biases", work.row_capacity, width_);
   // tensor-parallel rank 0 only: every rank computes the full contribution of the down biases, and the ranks are summed
   // later
   const Tensor2<A> to = a.tensor.rank() == 0 ? dweights : Tensor2<A>();
   const auto terms = rows(row_capacity, 0, work.count());
-  grouped_weighted_bias_backward<T>(a.dev, work.groups, work.rows.slot, x, weights, biases(&Expert::down_bias, hidden_size_), to, terms);
+  grouped_weighted_bias_backward<T>(a.dev, work.groups, work.rows.slot, x, weights, biases(&Expert::down_bias, width_), to, terms);
   biases_backward<T>(a.dev, work.groups, all_of({&Expert::down_bias}), terms);
   biases_backward<T>(a.dev, work.groups, all_of({&Expert::gate_bias, &Expert::up_bias}), dgate_up);
 }
@@ -493,13 +555,18 @@ void Experts<T>::backward_weights(Pass& a, Frame& frame, Tensor2<const T> h, Ten
   const Work work = work_of(a, frame);
   const Index n = work.count();
   Scope scope(a.dev.scratch);
-  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, hidden_size_), 0, n);
+  const auto x = rows(a.scratch<T>("rows grouped by expert", work.row_capacity, width_), 0, n);
   const auto inner = rows(frame.get(Keys::inner), 0, n), dgate_up = rows(frame.get(Keys::dgate_up), 0, n);
-  gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::dreceived), 0, n)) : dy, x);
+  const Tensor2<const T> douts = has_latent() ? Tensor2<const T>(frame.get(Keys::dmixed)) : dy,
+                         read = has_latent() ? Tensor2<const T>(frame.get(Keys::latents)) : h;
+  gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::dreceived), 0, n)) : douts, x);
   weights_backward<T>(a.dev, work.groups, all_of({&Expert::down}), x, inner);
-  gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : h, x);
+  gather_rows<T>(a.dev, work.rows, work.exchange ? Tensor2<const T>(rows(frame.get(Keys::received), 0, n)) : read, x);
   weights_backward<T>(a.dev, work.groups, all_of({&Expert::gate, &Expert::up}), dgate_up, x);
   weights_backward<T>(a.dev, {router_}, frame.get(Keys::dlogits), h);
+  if (!has_latent()) return;
+  weights_backward<T>(a.dev, {latent_in_}, frame.get(Keys::dlatents), h);
+  weights_backward<T>(a.dev, {latent_out_}, dy, frame.get(Keys::mixed));
 }
 
 // Keys that act in training only: balance of the experts, capacity, and auxiliary losses.
@@ -551,6 +618,11 @@ void read_moe(Section& s, ModelConfig& m) {
       s.get("intermediate_size", c.intermediate_size, "inner channels of each expert (moe_intermediate_size), sharded over the tensor-parallel ranks")
           .positive()
           .at_most(widest);
+  c.latent_size = s.get("latent_size", c.latent_size,
+                        "channels of the latent of a row that routed experts read and write, for all experts one projection each to it and from it "
+                        "(moe_latent_size; Megatron: --moe-latent-size); 0: experts read and write the stream")
+                      .at_least(0)
+                      .at_most(widest);
   c.shared_intermediate_size =
       s.get("shared_intermediate_size", c.shared_intermediate_size,
             "inner channels of the shared expert, which processes all tokens (Megatron: --moe-shared-expert-intermediate-size); 0: none")
@@ -601,8 +673,9 @@ ModelConfig with_gated_shared_expert(const ModelConfig& m) {
 LayerFlops experts_flops(const ModelConfig& m, const TextLengths&) {
   const MoeConfig& c = m.moe;
   LayerFlops f;
-  f.gemms = 2.0 * m.hidden_size * double(c.experts + c.shared_gate) +
-            (c.gated ? 6.0 : 4.0) * m.hidden_size * (double(c.routing.top_k) * double(c.intermediate_size) + double(c.shared_intermediate_size));
+  const double stream = double(m.hidden_size), routed = double(expert_width(m)) * double(c.routing.top_k) * double(c.intermediate_size);
+  f.gemms = 2.0 * stream * double(c.experts + c.shared_gate) + 4.0 * stream * double(c.latent_size) +
+            (c.gated ? 6.0 : 4.0) * (routed + stream * double(c.shared_intermediate_size));
   return f;
 }
 

@@ -3,6 +3,9 @@
 //   y = sum over chosen e of w_e (up_e(h) a(gate_e(h))) down_e'
 //   h normed rows, a activation, w_e routing weight from the scores of gate(h) as in routing.hpp
 // Without a gate (moe.gated: false, Nemotron-3) an expert is a(up_e(h)) down_e'.
+// With a latent (moe.latent_size, Nemotron-3) the experts read fc1(h) in place of h, and y is fc2 of their sum. Router and shared expert read h.
+// Both projections are replicated. Each tensor-parallel rank projects its own part of the sum, so that its part of y needs no other reduction, and
+// has partial gradients of both. Expert-parallel ranks exchange latents, which are narrower than the stream.
 // Tensor parallel: every expert is sharded by inner channels, as an Mlp is. All ranks compute the same routing, in accumulator precision. Routing
 // weights are applied to the inner channels, so that their gradient is a sum over the ranks of one element per choice.
 // Memory: rows times top_k rows, independent of the routing.
@@ -29,7 +32,8 @@ namespace gyr {
 template <class T>
 class Experts final : public Branch<T> {
  public:
-  // Weights NAME.gate and, for each expert E, NAME.experts.E.gate_proj, .up_proj and .down_proj, with or without biases
+  // Weights NAME.gate and, for each expert E, NAME.experts.E.gate_proj, .up_proj and .down_proj, with or without biases; with a latent also
+  // NAME.fc1_latent_proj and .fc2_latent_proj
   Experts(const ModelConfig&, const std::string& name, Parameters&);
   void forward(Pass&, Frame&, AllRows<T>& h, Add, Tensor2<T> y) override;
   void backward(Pass&, Frame&, Tensor2<const T> dy, Add, Tensor2<T> dh) override;
@@ -48,6 +52,8 @@ class Experts final : public Branch<T> {
     static constexpr Key<Tensor2<T>> gate_up{"gate and up of experts", RecomputeCost::gemm, Phase::input_gradients},
         inner{"inner activations of experts", RecomputeCost::pass}, dgate_up{"gradient of gate and up of experts"},
         dlogits{"gradient of router logits"};
+    static constexpr Key<Tensor2<T>> latents{"latents that experts read", RecomputeCost::gemm}, mixed{"sum of expert outputs (latent)"},
+        dlatents{"gradient of latents"}, dmixed{"gradient of the sum of expert outputs"};
     static constexpr Key<Tensor1<std::int32_t>> all_counts{"rows per expert on all ranks", RecomputeCost::sum};
     static constexpr Key<Tensor2<T>> received{"received rows", RecomputeCost::gemm}, dreceived{"gradient of received rows"};
     static constexpr Key<Tensor2<A>> received_weights{"received routing weights", RecomputeCost::sum, Phase::input_gradients};
@@ -74,6 +80,13 @@ class Experts final : public Branch<T> {
   };
 
   Expert declare(const ModelConfig&, Index number, const std::string& name, Parameters&) const;
+  void declare_latents(const ModelConfig&, Parameters&);
+  bool has_latent() const { return c_.latent_size > 0; }
+  void compress(Pass&, Frame&, AllRows<T>& h) const;
+  Tensor2<const T> read_by_experts(const Frame&, AllRows<T>& h) const;
+  void mix(Pass&, const Frame&, const Work&, const ExpertRows& chosen, Tensor2<T> x, Add, Tensor2<T> y) const;
+  Tensor2<const T> gradient_of_mixed(Pass&, Frame&, Tensor2<const T> dy) const;
+  void latents_backward(Pass&, Frame&, const Work&, const ExpertRows& chosen, Tensor2<T> dx, Add, Tensor2<T> dh) const;
   // gate_proj and up_proj are adjacent in memory, so that one GEMM serves both.
   Index projected() const { return (c_.gated ? 2 : 1) * intermediate_size_; }
   Factor<T> gate_up(const Expert& e) const { return (c_.gated ? e.gate : e.up)->template factor<T>(projected()); }
@@ -113,10 +126,11 @@ class Experts final : public Branch<T> {
 
   MoeConfig c_;
   std::string name_;
-  Index hidden_size_, intermediate_size_ = 0;  // intermediate_size_: inner channels of each expert on this rank
+  Index width_, intermediate_size_ = 0;  // width_: channels of a row that experts read; intermediate_size_: inner channels of each on this rank
   Parameter* router_;
   Parameter* bias_ = nullptr;  // e_score_correction_bias, used only to choose experts
   Parameter* router_bias_ = nullptr;
+  Parameter *latent_in_ = nullptr, *latent_out_ = nullptr;  // fc1_latent_proj and fc2_latent_proj; null if there is no latent
   ExpertLoad* load_;
   std::vector<Expert> experts_;
 };

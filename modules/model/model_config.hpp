@@ -116,6 +116,7 @@ enum class DropPolicy { position, probability };
 
 struct MoeConfig {
   Index experts = 8, intermediate_size = 2048, shared_intermediate_size = 0;  // inner channels of each expert; of the shared expert, 0: none
+  Index latent_size = 0;  // channels of the latent that routed experts read and write; 0: they read and write the stream
   Routing routing;
   Activation activation = Activation::silu;       // activation of the experts
   bool gated = true;                              // false: experts are down(a(up)), the shared one included

@@ -227,7 +227,8 @@ LayoutCost cost_of(const LayoutStep& step, const OperatorChain& chain, const Lay
   for (const OperatorWeight& w : op.weights) {
     const Index each = elements_of(w, step.split, rules.ranks);
     cost.held += rules.ranks * each;
-    if (rules.ranks > 1 && (step.in == S::shared || step.in == S::rows) && step.split == WeightSplit::nowhere) cost.summed += rules.ranks * each;
+    const bool partly = step.in == S::shared || step.in == S::rows || step.in == S::partial;
+    if (rules.ranks > 1 && partly && step.split == WeightSplit::nowhere) cost.summed += rules.ranks * each;
   }
   return cost;
 }

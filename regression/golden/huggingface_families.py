@@ -189,6 +189,7 @@ cases = {
     "lfm2": ("Lfm2", dict(lfm2), 2, 21),
     "lfm2_biases": ("Lfm2", dict(lfm2, vocab_size=31, num_hidden_layers=2, conv_bias=True, conv_L_cache=4, layer_types=["conv", "conv"],
                                  block_auto_adjust_ff_dim=True, block_multiple_of=8, tie_word_embeddings=False), 2, 17),
+    "nemotron_3_latent": ("NemotronH", dict(nemotron_3, moe_latent_size=10, vocab_size=31, n_group=1, topk_group=1), 2, 19),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # head class of cases that name none
 configs = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <tuple>
 
 #include "regression/support/cases.hpp"
 #include "regression/support/grids.hpp"
@@ -59,9 +60,11 @@ EngineConfig config_of(Routing::Score score, bool biased, int micros) {
   return config;
 }
 
-NamedGradients gradients_on(Grid& grid, Routing::Score score, bool biased) {
+NamedGradients gradients_on(Grid& grid, Routing::Score score, bool biased, Index latent) {
   const int data = grid.layout().size(Axis::data), micros = micros_of_all / data;
-  Rig<double> rig(config_of(score, biased, micros), grid);
+  EngineConfig config = config_of(score, biased, micros);
+  config.model.moe.latent_size = latent;
+  Rig<double> rig(config, grid);
   for (const auto& p : rig.engine.stage().parameters().all())
     if (p->weight.name.ends_with("correction_bias")) assign(rig.engine.device(), *p, [](Index e) { return e == 1 || e == 4 ? 100.0 : 0.0; });
   const auto source = [&](int micro) {
@@ -72,16 +75,20 @@ NamedGradients gradients_on(Grid& grid, Routing::Score score, bool biased) {
 }
 
 TEST(experts, expert_gradients_equal_those_of_one_rank) {
-  for (const Routing::Score score : {Routing::softmax, Routing::sigmoid})
-    for (const bool biased : {false, true}) {
-      const NamedGradients expected = gradients_on(single_rank_grid(2), score, biased);
-      for (const Shape& s : shapes) {
-        const Layout layout = layout_of(s);
-        Grid* const grid = grid_of(layout);
-        if (!grid) continue;
-        expect_same_gradients(gradients_on(*grid, score, biased), expected, 1e-12, layout.text());
-      }
+  for (const auto& [score, biased, latent] : {std::tuple{Routing::softmax, false, 0},
+                                              {Routing::softmax, true, 0},
+                                              {Routing::sigmoid, false, 0},
+                                              {Routing::sigmoid, true, 0},
+                                              {Routing::sigmoid, false, 5},
+                                              {Routing::softmax, true, 40}}) {
+    const NamedGradients expected = gradients_on(single_rank_grid(2), score, biased, latent);
+    for (const Shape& s : shapes) {
+      const Layout layout = layout_of(s);
+      Grid* const grid = grid_of(layout);
+      if (!grid) continue;
+      expect_same_gradients(gradients_on(*grid, score, biased, latent), expected, 1e-12, fmt::format("{}, latent of {}", layout.text(), latent));
     }
+  }
   sync_ranks();
 }
 

@@ -358,17 +358,20 @@ void residual_norm_weights(const ModelConfig& m, Run& x) {
   norm_weights(m, x);
   if (m.norm_placement == NormPlacement::both) norm_weights(m, x);
 }
+// Channels of the rows that routed experts read.
+Index expert_width(const ModelConfig& m) { return m.moe.latent_size > 0 ? m.moe.latent_size : m.hidden_size; }
 void moe_weights(const Place& p, const Shards& s, PartRun& x) {
   const MoeConfig& c = p.model().moe;
   x.all.narrow.next(c.experts * s.d);
   if (c.router_bias) x.all.wide.next(c.experts);
-  const auto block = [&](Run& x, Index f) {
-    x.narrow.next(f * s.d), x.narrow.more(f * s.d), x.narrow.next(s.d * f);
-    if (c.expert_bias) x.wide.next(f), x.wide.more(f), x.wide.next(s.d);
+  for (int projection = 0; c.latent_size > 0 && projection < 2; ++projection) x.all.narrow.next(c.latent_size * s.d);
+  const auto block = [&](Run& x, Index f, Index d) {
+    x.narrow.next(f * d), x.narrow.more(f * d), x.narrow.next(d * f);
+    if (c.expert_bias) x.wide.next(f), x.wide.more(f), x.wide.next(d);
   };
-  for (Index e = 0; e < p.experts_here(); ++e) block(p.expert > 1 ? x.experts : x.all, s.expert.units);
+  for (Index e = 0; e < p.experts_here(); ++e) block(p.expert > 1 ? x.experts : x.all, s.expert.units, expert_width(p.model()));
   if (c.shared_gate) x.all.narrow.next(s.d);
-  if (s.shared.units > 0) block(x.all, s.shared.units);
+  if (s.shared.units > 0) block(x.all, s.shared.units, s.d);
 }
 void latent_weights(const ModelConfig& m, int ranks, Run& x) {
   const LatentConfig& c = m.latent;
@@ -695,7 +698,9 @@ void add_replicas(const Place& p, std::map<std::string, Index>& elements) {
   const Shards s = axis.shards(p);
   hold(axis, s.f_replicas, s.f * (m.mlp.gated ? 3 * s.d + 2 * m.mlp.bias : 2 * s.d + m.mlp.bias));
   const Mixers routed{"E", p.tensor, "tensor"};
-  hold(routed, s.expert.replicas, (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * (3 * s.d + 2 * m.moe.expert_bias));
+  hold(routed, p.tensor, 2 * m.moe.latent_size * s.d);
+  hold(routed, s.expert.replicas,
+       (p.shard == Shard::none ? p.experts_here() : m.moe.experts) * s.expert.units * (3 * expert_width(m) + 2 * m.moe.expert_bias));
   hold(routed, s.shared.replicas, s.shared.units * (3 * s.d + 2 * m.moe.expert_bias));
   const Mixers delta{"G", p.tensor, "tensor"};
   const Index through = s.d + m.delta.conv_kernel;  // elements of projection and convolution per channel
@@ -869,14 +874,16 @@ void expert_ranks(const Place& p, Ledger& ledger) {
   if (p.copies > 1 && p.count("E") > 0)
     add(ledger, p.copies_name, Operation::all_reduce, 1, p.count("E") * (moe.experts + moe.shared_gate) * Index(sizeof(double)));
   if (p.expert == 1) return;
-  const Index d = p.model().hidden_size, slots = p.slots(), each = p.experts_here(), over = p.expert * (slots % moe.experts);
+  const Index d = expert_width(p.model()), slots = p.slots(), each = p.experts_here(), over = p.expert * (slots % moe.experts);
   Index received = p.expert * each * (slots / moe.experts);
   for (Index e = p.expert_rank * each; e < (p.expert_rank + 1) * each; ++e) received += over / moe.experts + (e < over % moe.experts);
   const Index times = p.config.micros * p.count("E");
   const auto exchange = [&](Index calls, Index bytes) { add(ledger, "expert", Operation::all_to_all, calls, bytes); };
   exchange(times + p.config.micros * p.count("E", RecomputeCost::sum), slots * p.wide);
   exchange(2 * times + p.config.micros * p.count("E", RecomputeCost::gemm), slots * d * p.narrow);
-  exchange(2 * times + p.config.micros * last_sums_again(p, "E"), received * d * p.narrow);
+  // the sum of expert outputs is saved for the gradient of the projection from the latent
+  const Index sums_again = moe.latent_size > 0 ? p.count("E", RecomputeCost::sum) : last_sums_again(p, "E");
+  exchange(2 * times + p.config.micros * sums_again, received * d * p.narrow);
   exchange(times, received * p.wide);
 }
 

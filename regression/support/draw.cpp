@@ -185,6 +185,11 @@ void draw_gated(Dice& dice, ModelConfig& m, int tensor) {
   m.moe.shared_gate = m.moe.shared_intermediate_size > 0 && dice.chance(0.5);
 }
 
+// Experts on a latent of the stream, with a random stream of its own. It may be wider than the stream.
+void draw_latent_experts(Dice& dice, MoeConfig& c) {
+  if (dice.chance(0.3)) c.latent_size = dice.between(1, 16);
+}
+
 // Multi-token prediction modules with layer types of the model, so that they are shardable too.
 void draw_ahead(Dice& dice, Draw& d) {
   if (d.masked || d.classes > 0 || d.source_length > 0 || d.model.attention.relative_bias.buckets > 0 || !dice.chance(0.4)) return;
@@ -327,6 +332,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks, int context) {
   draw_extras(extras, d.model);
   Dice gated(seed, fmt::format("gated {}", number));
   draw_gated(gated, d.model, d.tensor);
+  Dice latents(seed, fmt::format("latents of experts {}", number));
+  draw_latent_experts(latents, d.model.moe);
   Dice ahead(seed, fmt::format("tokens ahead {}", number));
   draw_ahead(ahead, d);
   if (Dice pairs(seed, fmt::format("pairs {}", number));
@@ -533,6 +540,7 @@ std::string Draw::text() const {
                      e.drop_policy == DropPolicy::position ? "position" : "probability");
   s += fmt::format("; experts{}{}{}", e.router_bias ? " of a biased router" : "", e.expert_bias ? " with biases" : "",
                    e.activation == Activation::silu ? "" : fmt::format(" activated by {}", int(e.activation)));
+  if (e.latent_size > 0) s += fmt::format(" on a latent of {}", e.latent_size);
   return s + fmt::format("; moe {} of {} experts in {} of {} groups, {}{}{} by {:.3} aux {:.3} z {:.3}, {} and {} shared", r.top_k, e.experts,
                          r.top_groups, r.groups, r.score == Routing::softmax ? "softmax" : "sigmoid", r.normalize ? " normalized" : "",
                          e.bias ? " biased" : "", r.scale, e.aux_loss, e.z_loss, e.intermediate_size, e.shared_intermediate_size);
@@ -589,6 +597,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.fp8 = Fp8Recipe::none; });
   attempt([](Draw& d) { d.model.attention.output_gate = false; });
   attempt([](Draw& d) { d.model.moe.shared_gate = false; });
+  attempt([](Draw& d) { d.model.moe.latent_size = 0; });
   attempt([](Draw& d) { d.model.lora.also.clear(); });
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });

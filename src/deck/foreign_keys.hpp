@@ -151,6 +151,7 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"num_experts num_local_experts n_routed_experts moe_num_experts", "model.moe.experts", ""},
     {"num_experts_per_tok moe_router_topk moe_top_k num_experts_per_token", "model.moe.top_k", ""},
     {"moe_intermediate_size moe_ffn_hidden_size", "model.moe.intermediate_size", ""},
+    {"moe_latent_size", "model.moe.latent_size", ""},
     {"moe_shared_expert_intermediate_size shared_expert_intermediate_size", "model.moe.shared_intermediate_size", ""},
     {"router_aux_loss_coef moe_aux_loss_coeff aux_loss_coef aux_loss_alpha", "model.moe.aux_loss", ""},
     {"router_z_loss_coef moe_z_loss_coeff", "model.moe.z_loss", ""},

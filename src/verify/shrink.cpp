@@ -259,6 +259,7 @@ void shrink_model(ModelConfig& m, const Layout& layout) {
   m.mamba.state_size = std::min(m.mamba.state_size, states);
   if (has_layer(all_layers(m), &LayerTraits::experts)) {
     shrink_inner(m.moe.intermediate_size, tensor);
+    m.moe.latent_size = std::min(m.moe.latent_size, width / 2);
     if (m.moe.shared_intermediate_size > 0) shrink_inner(m.moe.shared_intermediate_size, tensor);
   }
   const Index tokens = m.vocab_size;
@@ -403,6 +404,7 @@ std::string shrunk_table(const RunConfig& deck, const Layout& layout, const Shru
   if (has_layer(layers, attends(AttentionKind::window))) row("model.window.size", [](const RunConfig& r) { return r.model.window.size; });
   row("model.mlp.intermediate_size", [](const RunConfig& r) { return r.model.mlp.intermediate_size; });
   row("model.moe.intermediate_size", [](const RunConfig& r) { return r.model.moe.intermediate_size; });
+  row("model.moe.latent_size", [](const RunConfig& r) { return r.model.moe.latent_size; });
   row("model.moe.shared_intermediate_size", [](const RunConfig& r) { return r.model.moe.shared_intermediate_size; });
   row("train.seq_length", [](const RunConfig& r) { return r.train.seq_length; });
   row("train.micro_batch_size", [](const RunConfig& r) { return r.train.micro_batch_size; });

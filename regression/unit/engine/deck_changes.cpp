@@ -154,6 +154,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.moe.experts", {"8", function}},
                                                                          {"model.moe.top_k", {"1", function}},
                                                                          {"model.moe.intermediate_size", {"16", function}},
+                                                                         {"model.moe.latent_size", {"4", function}},
                                                                          {"model.moe.shared_intermediate_size", {"0", function}},
                                                                          {"model.moe.shared_gate", {"true", function}},
                                                                          {"model.moe.activation", {"gelu", function}},

@@ -74,12 +74,17 @@ Row through(const ModelConfig& c, const Values& w, const Row& x, std::vector<Ind
   reported.count.resize(scores.size()), reported.mean_probability.resize(scores.size()), reported.z += std::log(exps) * std::log(exps);
   for (std::size_t e = 0; e < scores.size(); ++e) reported.mean_probability[e] += scores[e] / total;
   for (const Index e : chosen) weights += scores[e], reported.count[e] += 1;
-  Row y = x;
+  const bool latent = c.moe.latent_size > 0;
+  const Row read = latent ? times(w, block + "fc1_latent_proj.weight", h) : h;
+  Row mixed(read.size(), 0.0);
   for (const Index e : chosen) {
     const double weight = r.scale * scores[e] / (r.normalize ? weights : 1);
     if (weights_of_chosen) weights_of_chosen->push_back(weight);
-    if (std::count(dropped.begin(), dropped.end(), e) == 0) add_swiglu(w, fmt::format("{}experts.{}", block, e), h, weight, y);
+    if (std::count(dropped.begin(), dropped.end(), e) == 0) add_swiglu(w, fmt::format("{}experts.{}", block, e), read, weight, mixed);
   }
+  if (latent) mixed = times(w, block + "fc2_latent_proj.weight", mixed);
+  Row y = x;
+  for (std::size_t i = 0; i < y.size(); ++i) y[i] += mixed[i];
   if (c.moe.shared_intermediate_size > 0) add_swiglu(w, block + "shared_experts", h, 1, y);
   return y;
 }
@@ -207,6 +212,18 @@ TEST(experts, loss_and_gradients_match_reference_loops) {
           SCOPED_TRACE(fmt::format("score {}{}{}, {} of 5", int(score), normalize ? " normalized" : "", all_to_two ? " biased" : "", top_k));
           expect_plain(model_of({score, top_k, 1, 1, normalize, 1.7}, all_to_two, top_k == 2 ? 4 : 0));
         }
+}
+
+// Latents narrower and wider than the stream, and experts that drop choices.
+TEST(experts, latent_experts_match_reference_loops) {
+  for (const Index latent : {1, 4, 9})
+    for (const bool all_to_two : {false, true})
+      for (const double factor : {0.0, 0.5}) {
+        SCOPED_TRACE(fmt::format("latent of {}, factor {}{}", latent, factor, all_to_two ? " biased" : ""));
+        ModelConfig c = model_of({Routing::sigmoid, 2, 1, 1, true, 1.7}, all_to_two, 4);
+        c.moe.latent_size = latent, c.moe.capacity_factor = factor;
+        expect_plain(c);
+      }
 }
 
 // Capacities below, at and above an even share, and sufficient for all choices, with both drop policies.

@@ -290,6 +290,7 @@ ModelConfig nemotron_3(Draw& d) {
   m.moe.routing.groups = d.from(1, 3), m.moe.routing.top_groups = d.from(1, m.moe.routing.groups);
   m.moe.experts = m.moe.routing.groups * d.from(1, 5), m.moe.routing.top_k = d.from(1, m.moe.experts / m.moe.routing.groups);
   m.moe.intermediate_size = d.from(1, 50), m.moe.shared_intermediate_size = d.from(1, 50);
+  if (d.coin()) m.moe.latent_size = d.from(1, 50);
   return m;
 }
 

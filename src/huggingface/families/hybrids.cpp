@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hybrid models that mix Mamba-2, attention, MLP and expert layers. Bamba: one transformers layer is a mixer layer and a
 // SwiGLU layer of ours. Nemotron-H and Nemotron-3: one transformers layer is one layer of ours, as in Mamba-2-Hybrid, and
-// attention has no position embedding. Experts have no gate. Experts on a latent of the stream are not supported.
+// attention has no position embedding. Experts have no gate, and may work on a latent of the stream.
 #include <algorithm>
 
 #include "src/deck/yaml.hpp"
@@ -139,12 +139,11 @@ void read_nemotron_experts(ConfigReader& r) {
               groups = r.integer("n_group", 1, 1, most_experts), top_groups = r.integer("topk_group", 1, 1, most_experts);
   const bool normalize = r.flag("norm_topk_prob", true);
   const double scale = r.finite("routed_scaling_factor", 1);
-  const json& latent = r.value("moe_latent_size");
+  const Index latent = r.value("moe_latent_size").is_null() ? 0 : r.size("moe_latent_size", 0);
   if (r.config.model.pattern.find('E') == std::string::npos) return;
-  r.demand(latent.is_null(), "moe_latent_size", "is {}; experts on a latent of the stream are not supported, only null is", r.text_of(latent));
   r.demand(!r.config.model.mlp.bias, "mlp_bias", "is true; with experts, only MLPs without biases are supported");
   c.gated = false, c.activation = r.config.model.mlp.activation, c.bias = true;
-  c.experts = experts, c.intermediate_size = inner, c.shared_intermediate_size = shared;
+  c.experts = experts, c.intermediate_size = inner, c.shared_intermediate_size = shared, c.latent_size = latent;
   routing.score = Routing::sigmoid, routing.normalize = normalize, routing.scale = scale;
   routing.top_k = top_k, routing.groups = groups, routing.top_groups = top_groups;
 }
@@ -176,7 +175,7 @@ void read_nemotron(ConfigReader& r) {
 void write_nemotron_experts(const MoeConfig& c, nlohmann::ordered_json& j) {
   j["n_routed_experts"] = c.experts, j["num_experts_per_tok"] = c.routing.top_k;
   j["moe_intermediate_size"] = c.intermediate_size, j["moe_shared_expert_intermediate_size"] = c.shared_intermediate_size;
-  j["moe_latent_size"] = nullptr;
+  j["moe_latent_size"] = c.latent_size > 0 ? nlohmann::ordered_json(c.latent_size) : nlohmann::ordered_json(nullptr);
   j["n_group"] = c.routing.groups, j["topk_group"] = c.routing.top_groups;
   j["norm_topk_prob"] = c.routing.normalize, j["routed_scaling_factor"] = c.routing.scale;
 }
