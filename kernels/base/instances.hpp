@@ -86,11 +86,11 @@
   template void gate_backward<T>(Device&, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor2<T>, Matrix<T>);                            \
   template void gated_norm_squares<T>(Device&, GateOrder, Matrix<const T>, Matrix<const T>, Tensor2<Acc<T>>);                                    \
   template void gated_norm<T>(Device&, GateOrder, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, \
-                              Tensor2<T>);                                                                                                       \
-  template void gated_norm_dots<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,                \
+                              Matrix<T>);                                                                                                        \
+  template void gated_norm_dots<T>(Device&, GateOrder, Matrix<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,                 \
                                    Tensor2<const Acc<T>>, Index, double, Tensor2<Acc<T>>, Tensor1<Acc<T>>);                                      \
-  template void gated_norm_backward<T>(Device&, GateOrder, Tensor2<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,            \
-                                       Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, Tensor2<T>, Matrix<T>);
+  template void gated_norm_backward<T>(Device&, GateOrder, Matrix<const T>, Matrix<const T>, Matrix<const T>, Tensor1<const Acc<T>>,             \
+                                       Tensor2<const Acc<T>>, Tensor2<const Acc<T>>, Index, double, Matrix<T>, Matrix<T>);
 
 #define GYR_ROPE_TABLE(A)                                                               \
   template void rope_table<A>(Device&, double, const RopeScaling&, const Rotation<A>&); \

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Kokkos kernels of the output gate of the SSD scan and of the gated RMSNorm. kernels/ops/gate.hpp has the formulas.
 #include "kernels/ops/gate.hpp"
+
+#include <type_traits>
+
 #include "kernels/base/instances.hpp"
 #include "kernels/base/math.hpp"
 #include "kernels/kokkos/rows.hpp"
@@ -37,6 +40,20 @@ void gate_backward(Device& dev, Tensor2<const T> dout, Matrix<const T> y, Matrix
 
 namespace {
 
+// Factor by which the gate multiplies the norm.
+template <GateOrder order, class A, class T>
+KOKKOS_FUNCTION A gate_of(T z) {
+  return order == GateOrder::none ? A(1) : silu(A(z));
+}
+
+// Calls body(order) with the order as a compile-time constant.
+template <class Body>
+void with_order(GateOrder order, const Body& body) {
+  if (order == GateOrder::gate_first) body(std::integral_constant<GateOrder, GateOrder::gate_first>());
+  else if (order == GateOrder::norm_first) body(std::integral_constant<GateOrder, GateOrder::norm_first>());
+  else body(std::integral_constant<GateOrder, GateOrder::none>());
+}
+
 template <GateOrder order, class T>
 void squares_of(Device& dev, NormGroups s, Matrix<const T> y, Matrix<const T> z, Tensor2<Acc<T>> squares) {
   using A = Acc<T>;
@@ -53,9 +70,9 @@ void squares_of(Device& dev, NormGroups s, Matrix<const T> y, Matrix<const T> z,
       });
 }
 
-template <class T>
+template <GateOrder order, class T>
 void normalise(Device& dev, NormGroups s, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares, Index width,
-               double eps, Tensor2<T> out) {
+               double eps, Matrix<T> out) {
   using A = Acc<T>;
   for_teams(
       "gated_norm", dev, s.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
@@ -63,15 +80,18 @@ void normalise(Device& dev, NormGroups s, Matrix<const T> y, Matrix<const T> z, 
           const Index first = g * s.width;
           const T *const from = y.row(r) + first, *const by = z.row(r) + first;
           const A* const weight = w.data() + first;
-          T* const to = out.data() + r * s.channels + first;
+          T* const to = out.row(r) + first;
           const A rstd = norm_factor(squares.data()[r * s.groups + g], width, eps);
-          each(team, s.width, [=](Index e) { to[e] = T(weight[e] * rstd * A(from[e]) * silu(A(by[e]))); });  // the same formula for both gate orders
+          each(team, s.width, [=](Index e) {  // the same formula for both gate orders
+            const A normed = weight[e] * rstd * A(from[e]);
+            to[e] = T(normed * gate_of<order, A>(by[e]));
+          });
         }
       });
 }
 
-template <class T>
-void dots_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+template <GateOrder order, class T>
+void dots_of(Device& dev, NormGroups s, Matrix<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
              Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor2<Acc<T>> partial) {
   using A = Acc<T>;
   for_teams(
@@ -82,12 +102,12 @@ void dots_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> y
         for (Index r = b * block_rows; r < least((b + 1) * block_rows, s.rows); ++r)
           for (Index g = 0; g < s.groups; ++g) {
             const Index first = g * s.width;
-            const T *const d = dout.data() + r * s.channels + first, *const from = y.row(r) + first, *const by = z.row(r) + first;
+            const T *const d = dout.row(r) + first, *const from = y.row(r) + first, *const by = z.row(r) + first;
             const A* const weight = w.data() + first;
             A* const sums = dw + first;
             const A rstd = norm_factor(squares.data()[r * s.groups + g], width, eps);
             const A total = sum<A>(team, s.width, [=](Index e, A& t) {
-              const A product = A(d[e]) * A(from[e]) * silu(A(by[e])) * rstd;  // dn vh, the same for both gate orders
+              const A product = A(d[e]) * A(from[e]) * gate_of<order, A>(by[e]) * rstd;  // dn vh, the same for both gate orders
               sums[e] += product;
               t += product * weight[e];
             });
@@ -97,20 +117,25 @@ void dots_of(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> y
 }
 
 template <GateOrder order, class T>
-void backward(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-              Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
+void backward(Device& dev, NormGroups s, Matrix<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+              Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Matrix<T> dy, Matrix<T> dz) {
   using A = Acc<T>;
   for_teams(
       "gated_norm_backward", dev, s.rows, KOKKOS_LAMBDA(const Team& team, Index r) {
         for (Index g = 0; g < s.groups; ++g) {
           const Index first = g * s.width;
-          const T *const d = dout.data() + r * s.channels + first, *const from = y.row(r) + first, *const by = z.row(r) + first;
+          const T *const d = dout.row(r) + first, *const from = y.row(r) + first, *const by = z.row(r) + first;
           const A* const weight = w.data() + first;
-          T *const to = dy.data() + r * s.channels + first, *const dby = dz.row(r) + first;
+          T *const to = dy.row(r) + first, *const dby = dz.row(r) + first;
           const A rstd = norm_factor(squares.data()[r * s.groups + g], width, eps);
           const A mean = dots.data()[r * s.groups + g] / A(width);
           each(team, s.width, [=](Index e) {
-            const A gate = A(by[e]), in = A(from[e]), u = A(d[e]) * weight[e];
+            const A in = A(from[e]), u = A(d[e]) * weight[e];
+            if constexpr (order == GateOrder::none) {
+              to[e] = T(rstd * (u - in * rstd * mean));
+              return;
+            }
+            const A gate = A(by[e]);
             const A sig = sigmoid(gate), swish = gate * sig, slope = sig * (1 + gate * (1 - sig));
             if constexpr (order == GateOrder::gate_first) {
               const A dv = rstd * (u - in * swish * rstd * mean);
@@ -130,33 +155,31 @@ void backward(Device& dev, NormGroups s, Tensor2<const T> dout, Matrix<const T> 
 template <class T>
 void gated_norm_squares(Device& dev, GateOrder order, Matrix<const T> y, Matrix<const T> z, Tensor2<Acc<T>> squares) {
   const NormGroups s = norm_groups(y, squares);
-  if (order == GateOrder::gate_first) squares_of<GateOrder::gate_first, T>(dev, s, y, z, squares);
-  else squares_of<GateOrder::norm_first, T>(dev, s, y, z, squares);
+  with_order(order, [&](auto o) { squares_of<o(), T>(dev, s, y, z, squares); });
 }
 
 template <class T>
-void gated_norm(Device& dev, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares, Index width,
-                double eps, Tensor2<T> out) {
-  normalise<T>(dev, norm_groups(y, squares), y, z, w, squares, width, eps, out);
+void gated_norm(Device& dev, GateOrder order, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares,
+                Index width, double eps, Matrix<T> out) {
+  with_order(order, [&](auto o) { normalise<o(), T>(dev, norm_groups(y, squares), y, z, w, squares, width, eps, out); });
 }
 
 template <class T>
-void gated_norm_dots(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+void gated_norm_dots(Device& dev, GateOrder order, Matrix<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
                      Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor1<Acc<T>> dw) {
   using A = Acc<T>;
   const NormGroups s = norm_groups(y, squares);
   const auto partial = dev.scratch.tensor<A>(ceil_div(s.rows, block_rows), s.channels);
   if (dev.dry_run()) return;
-  dots_of<T>(dev, s, dout, y, z, w, squares, width, eps, dots, partial);
+  with_order(order, [&](auto o) { dots_of<o(), T>(dev, s, dout, y, z, w, squares, width, eps, dots, partial); });
   if (dw.data()) add_blocks<A>("gated_norm_products", dev, partial, 1, dw);
 }
 
 template <class T>
-void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
+void gated_norm_backward(Device& dev, GateOrder order, Matrix<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Matrix<T> dy, Matrix<T> dz) {
   const NormGroups s = norm_groups(y, squares);
-  if (order == GateOrder::gate_first) backward<GateOrder::gate_first, T>(dev, s, dout, y, z, w, squares, dots, width, eps, dy, dz);
-  else backward<GateOrder::norm_first, T>(dev, s, dout, y, z, w, squares, dots, width, eps, dy, dz);
+  with_order(order, [&](auto o) { backward<o(), T>(dev, s, dout, y, z, w, squares, dots, width, eps, dy, dz); });
 }
 
 GYR_SCALARS(GYR_GATE)

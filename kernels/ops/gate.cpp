@@ -58,16 +58,17 @@ void gated_norm_squares(Device& dev, GateOrder order, Matrix<const T> y, Matrix<
 
 template <class T>
 void gated_norm(Device& dev, GateOrder order, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares,
-                Index width, double eps, Tensor2<T> out) {
+                Index width, double eps, Matrix<T> out) {
   const NormGroups s = checked("gated_norm", y, z, squares);
-  check_shape<T>("gated_norm", s, Tensor2<const T>(out));
+  check_shape<T>("gated_norm", s, Matrix<const T>(out));
   check_weights("gated_norm", s, w);
-  if (const auto run = dev.launch("gated_norm", 7.0 * s.rows * s.channels, 3.0 * sizeof(T) * s.rows * s.channels))
+  const bool gated = order != GateOrder::none;
+  if (const auto run = dev.launch("gated_norm", (gated ? 7.0 : 2.0) * s.rows * s.channels, (gated ? 3.0 : 2.0) * sizeof(T) * s.rows * s.channels))
     backend::gated_norm<T>(dev, order, y, z, w, squares, width, eps, out);
 }
 
 template <class T>
-void gated_norm_dots(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+void gated_norm_dots(Device& dev, GateOrder order, Matrix<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
                      Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor1<Acc<T>> dw) {
   const NormGroups s = checked("gated_norm_products", y, z, squares);
   checked("gated_norm_products", y, z, dots);
@@ -76,19 +77,23 @@ void gated_norm_dots(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix
   check_weights("gated_norm_products", s, w);
   if (dw.data()) check_weights("gated_norm_products", s, dw);
   const Workspace workspace(dev.scratch, "gated_norm_products");
-  const auto run = dev.launch("gated_norm_products", 10.0 * s.rows * s.channels, 3.0 * sizeof(T) * s.rows * s.channels);
+  const bool gated = order != GateOrder::none;
+  const auto run =
+      dev.launch("gated_norm_products", (gated ? 10.0 : 5.0) * s.rows * s.channels, (gated ? 3.0 : 2.0) * sizeof(T) * s.rows * s.channels);
   backend::gated_norm_dots<T>(dev, order, dout, y, z, w, squares, width, eps, dots, dw);
 }
 
 template <class T>
-void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
+void gated_norm_backward(Device& dev, GateOrder order, Matrix<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Matrix<T> dy, Matrix<T> dz) {
   const NormGroups s = checked("gated_norm_backward", y, z, squares);
   checked("gated_norm_backward", y, z, dots);
   ensure(dots.extent(1) == squares.extent(1), "gated_norm_backward: {} groups in squares but {} in products", squares.extent(1), dots.extent(1));
-  for (const auto& same : {Matrix<const T>(dout), Matrix<const T>(dy), Matrix<const T>(dz)}) check_shape<T>("gated_norm_backward", s, same);
+  for (const auto& same : {dout, Matrix<const T>(dy), Matrix<const T>(dz)}) check_shape<T>("gated_norm_backward", s, same);
   check_weights("gated_norm_backward", s, w);
-  if (const auto run = dev.launch("gated_norm_backward", 18.0 * s.rows * s.channels, 5.0 * sizeof(T) * s.rows * s.channels))
+  const bool gated = order != GateOrder::none;
+  if (const auto run =
+          dev.launch("gated_norm_backward", (gated ? 18.0 : 6.0) * s.rows * s.channels, (gated ? 5.0 : 3.0) * sizeof(T) * s.rows * s.channels))
     backend::gated_norm_backward<T>(dev, order, dout, y, z, w, squares, dots, width, eps, dy, dz);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/ops/activation.hpp"
+#include "kernels/ops/gate.hpp"
 #include "modules/layers/projection.hpp"
 #include "modules/pass/kv_cache_rows.hpp"
 #include "modules/weights/contribution.hpp"
@@ -25,11 +26,17 @@ OperatorChain attention_operators(const ModelConfig& m, const std::string& name)
   if (c.output_gate) projected.push_back(attended), weights.push_back(name + ".gate_proj");
   const Channels qkv = by_units(projected);
   std::vector<OperatorWeight> of_heads;
-  if (c.qk_norm) of_heads = {{name + ".q_norm.weight", {c.head_dim}}, {name + ".k_norm.weight", {c.head_dim}}};
+  if (c.qk_norm && !c.qk_norm_all_heads) of_heads = {{name + ".q_norm.weight", {c.head_dim}}, {name + ".k_norm.weight", {c.head_dim}}};
   if (c.sinks) of_heads.push_back({name + ".sinks", {c.num_heads}, {{c.num_heads, c.num_heads}}});
-  return {gemm_operator(c.output_gate ? "queries, keys, values, output gate" : "queries, keys, values", stream, qkv, weights, c.bias || c.qkv_bias),
-          over_tokens("attention", qkv, by_units({attended}), of_heads),
-          gemm_operator("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias)};
+  OperatorChain chain{
+      gemm_operator(c.output_gate ? "queries, keys, values, output gate" : "queries, keys, values", stream, qkv, weights, c.bias || c.qkv_bias)};
+  if (c.qk_norm_all_heads)  // sums of the squares of all queries and of all keys of a row
+    chain.push_back(over_units("norm of queries and keys", qkv, qkv,
+                               {{name + ".q_norm.weight", {queries.extent}, {queries}}, {name + ".k_norm.weight", {keys.extent}, {keys}}},
+                               {{{1, 1}, 2, 1, 1}}));
+  chain.push_back(over_tokens("attention", qkv, by_units({attended}), of_heads));
+  chain.push_back(gemm_operator("output", by_units({attended}), stream, {name + ".o_proj"}, c.bias));
+  return chain;
 }
 
 template <class T>
@@ -57,10 +64,17 @@ Attention<T>::Attention(const ModelConfig& m, const std::string& name, Parameter
     v_bias_ = bias(".v_proj", key, P::Fit::adjacent);
   }
   if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
-  const auto norm = [&](const char* part) {
-    return &parameters.declare({name + part + ".weight", {c_.head_dim}, replicated(), constant(1 - norm_offset_), Storage::wide, false, true});
+  const auto norm = [&](const char* part, const Run& heads) {
+    const bool all = c_.qk_norm_all_heads;
+    return &parameters.declare({name + part + ".weight",
+                                {all ? heads.extent : c_.head_dim},
+                                all ? by_rows({heads}) : replicated(),
+                                constant(1 - norm_offset_),
+                                Storage::wide,
+                                false,
+                                !all});
   };
-  if (c_.qk_norm) q_norm_ = norm(".q_norm"), k_norm_ = norm(".k_norm");
+  if (c_.qk_norm) q_norm_ = norm(".q_norm", query), k_norm_ = norm(".k_norm", key);
   if (c_.sinks) {
     const Run heads{c_.num_heads, c_.num_heads, false, query.key};
     sinks_ = &parameters.declare({name + ".sinks", {c_.num_heads}, by_rows({heads}), normal(m.init_std), Storage::wide, false});
@@ -75,7 +89,9 @@ template <class T>
 void Attention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, Tensor2<T> y) {
   const Index rows = a.stream.rows;
   const auto qkv = frame.put(Keys::qkv, rows, q_width() + 2 * k_width());
-  if (c_.qk_norm) frame.put(Keys::raw, rows, q_width() + k_width()), frame.put(Keys::rstd, rows, num_heads_ + num_kv_heads_);
+  if (c_.qk_norm) frame.put(Keys::raw, rows, q_width() + k_width());
+  if (norms_heads()) frame.put(Keys::rstd, rows, num_heads_ + num_kv_heads_);
+  else if (c_.qk_norm) frame.put(Keys::squares, Index(2), rows);
   const auto out = frame.put(Keys::attended, rows, out_width());
   const auto lse = frame.put(Keys::lse, rows, num_heads_);
   if (frame.wants(Keys::qkv)) project(a, frame, h.gather(), qkv, frame.first_row_wanted(Keys::qkv));
@@ -135,7 +151,8 @@ void Attention<T>::project(Pass& a, Frame& frame, Tensor2<const T> all_h, Tensor
   const auto qkv = rows_from(all_qkv, first);
   adapted_linear<T>(a, {q_, k_, v_}, h, qkv, c_.in_multiplier, 0, {}, all_h);
   if (has_qkv_bias()) bias_scale<T>(a.dev, Tensor1<const Acc<T>>(q_bias_->template vector<Acc<T>>().data(), qkv.extent(1)), {}, qkv);
-  if (c_.qk_norm) norm_heads(a, qkv, rows_from(frame.get(Keys::raw), first), rows_from(frame.get(Keys::rstd), first));
+  if (norms_heads()) norm_heads(a, qkv, rows_from(frame.get(Keys::raw), first), rows_from(frame.get(Keys::rstd), first));
+  else if (c_.qk_norm) norm_rows(a, frame, qkv, first);
   rotate<T>(a, Rotate::forward, columns(qkv, 0, q_width() + k_width()), columns(qkv, 0, q_width() + k_width()), first);
 }
 
@@ -148,18 +165,16 @@ void Attention<T>::rotate(Pass& a, Rotate way, Matrix<const S> x, Matrix<T> y, I
   Scope scope(a.dev.scratch);
   const auto [table, index] = a.rotation<Acc<T>>(c_.rope_theta, c_.rope_scaling, c_.rotary_dim(), c_.rotary_sections);
   const auto of_rows = rows_from(index, first);
-  const auto part = [&](const auto& of, int i) { return i == 0 ? columns(of, 0, q_width()) : columns(of, q_width(), k_width()); };
-  if (c_.rotary_dim() > 0 || !in_place) rope<S, T>(a.dev, way, num_heads_, 1, table, of_rows, part(x, 0), part(y, 0));
-  rope<S, T>(a.dev, way, num_kv_heads_, c_.key_multiplier, table, of_rows, part(x, 1), part(y, 1));
+  if (c_.rotary_dim() > 0 || !in_place) rope<S, T>(a.dev, way, num_heads_, 1, table, of_rows, qk(x, 0), qk(y, 0));
+  rope<S, T>(a.dev, way, num_kv_heads_, c_.key_multiplier, table, of_rows, qk(x, 1), qk(y, 1));
 }
 
 template <class T>
 void Attention<T>::norm_heads(Pass& a, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd) {
   using A = Acc<T>;
-  const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
   convert<T, T>(a.dev, columns(qkv, 0, q_width() + k_width()), raw);
-  head_norm<T>(a.dev, part(raw, 0), q_norm_->template vector<const A>(), eps_, part(qkv, 0), columns(rstd, 0, num_heads_), norm_offset_);
-  head_norm<T>(a.dev, part(raw, 1), k_norm_->template vector<const A>(), eps_, part(qkv, 1), columns(rstd, num_heads_, num_kv_heads_), norm_offset_);
+  head_norm<T>(a.dev, qk(raw, 0), q_norm_->template vector<const A>(), eps_, qk(qkv, 0), columns(rstd, 0, num_heads_), norm_offset_);
+  head_norm<T>(a.dev, qk(raw, 1), k_norm_->template vector<const A>(), eps_, qk(qkv, 1), columns(rstd, num_heads_, num_kv_heads_), norm_offset_);
 }
 
 template <class T>
@@ -167,11 +182,60 @@ void Attention<T>::norm_heads_backward(Pass& a, Frame& frame, Tensor2<T> dqkv) {
   using A = Acc<T>;
   const auto raw = frame.get(Keys::raw);
   const auto rstd = frame.get(Keys::rstd);
-  const auto part = [&](const auto& x, int i) { return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width()); };
-  head_norm_backward<T>(a.dev, part(dqkv, 0), part(raw, 0), q_norm_->template vector<const A>(), columns(rstd, 0, num_heads_), part(dqkv, 0),
+  head_norm_backward<T>(a.dev, qk(dqkv, 0), qk(raw, 0), q_norm_->template vector<const A>(), columns(rstd, 0, num_heads_), qk(dqkv, 0),
                         q_norm_->template vector_gradient<A>(), norm_offset_);
-  head_norm_backward<T>(a.dev, part(dqkv, 1), part(raw, 1), k_norm_->template vector<const A>(), columns(rstd, num_heads_, num_kv_heads_),
-                        part(dqkv, 1), k_norm_->template vector_gradient<A>(), norm_offset_);
+  head_norm_backward<T>(a.dev, qk(dqkv, 1), qk(raw, 1), k_norm_->template vector<const A>(), columns(rstd, num_heads_, num_kv_heads_), qk(dqkv, 1),
+                        k_norm_->template vector_gradient<A>(), norm_offset_);
+}
+
+// The norm over all heads (qk_norm_all_heads). The sums of squares of a row are summed over the ranks that share its heads. If neighbouring ranks
+// hold the same head, one of them contributes its squares.
+template <class T>
+void Attention<T>::norm_rows(Pass& a, Frame& frame, Tensor2<T> qkv, Index first) {
+  using A = Acc<T>;
+  const auto raw = rows_from(frame.get(Keys::raw), first);
+  const auto squares = frame.get(Keys::squares);
+  const auto of = [&](int i, Index from) { return Tensor2<A>(squares.data() + i * squares.extent(1) + from, squares.extent(1) - from, 1); };
+  const Parameter* const norms[] = {q_norm_, k_norm_};
+  convert<T, T>(a.dev, columns(qkv, 0, q_width() + k_width()), raw);
+  if (frame.wants(Keys::squares)) {
+    ensure(first == 0, "{}: the squares of {} rows are missing", name_, first);
+    for (int i = 0; i < 2; ++i) {
+      gated_norm_squares<T>(a.dev, GateOrder::none, qk(raw, i), qk(raw, i), of(i, 0));
+      contribute_once<A>(a.dev, *norms[i], of(i, 0));
+    }
+    const Device::Purpose purpose(a.dev, "norm of queries and keys: rows x 2");
+    a.holders(*q_).full().all_reduce(a.dev, flat(squares));
+  }
+  for (int i = 0; i < 2; ++i)
+    gated_norm<T>(a.dev, GateOrder::none, qk(raw, i), qk(raw, i), norms[i]->template vector<const A>(), of(i, first), norms[i]->weight.shape[0], eps_,
+                  qk(qkv, i));
+}
+
+// Ranks that hold the same head have a part of its gradient each. Their dot products are summed like those of other ranks, and one of them
+// subtracts the sum.
+template <class T>
+void Attention<T>::norm_rows_backward(Pass& a, Frame& frame, Tensor2<T> dqkv) {
+  using A = Acc<T>;
+  Scope scope(a.dev.scratch);
+  const auto raw = frame.get(Keys::raw);
+  const auto squares = frame.get(Keys::squares);
+  const Index rows = Index(squares.extent(1));
+  const auto dots = a.scratch<A>("dot products of queries and of keys", Index(2), rows);
+  const auto of = [&](const Tensor2<A>& x, int i) { return Tensor2<A>(x.data() + i * rows, rows, 1); };
+  const Parameter* const norms[] = {q_norm_, k_norm_};
+  for (int i = 0; i < 2; ++i)
+    gated_norm_dots<T>(a.dev, GateOrder::none, qk(dqkv, i), qk(raw, i), qk(raw, i), norms[i]->template vector<const A>(), of(squares, i),
+                       norms[i]->weight.shape[0], eps_, of(dots, i), norms[i]->template vector_gradient<A>());
+  {
+    const Device::Purpose purpose(a.dev, "norm of queries and keys, backward: rows x 2");
+    a.holders(*q_).full().all_reduce(a.dev, flat(dots));
+  }
+  for (int i = 0; i < 2; ++i) {
+    contribute_once<A>(a.dev, *norms[i], of(dots, i));
+    gated_norm_backward<T>(a.dev, GateOrder::none, qk(dqkv, i), qk(raw, i), qk(raw, i), norms[i]->template vector<const A>(), of(squares, i),
+                           of(dots, i), norms[i]->weight.shape[0], eps_, qk(dqkv, i), qk(raw, i));
+  }
 }
 
 template <class T>
@@ -313,7 +377,8 @@ void Attention<T>::backward(Pass& a, Frame& frame, Tensor2<const T> dy, Add add,
 
   if constexpr (!std::is_same_v<T, A>) convert<A, T>(a.dev, part(dwide, 2), part(dqkv, 2));
   rotate<A>(a, Rotate::backward, columns(dwide, 0, q_width() + k_width()), columns(dqkv, 0, q_width() + k_width()));
-  if (c_.qk_norm) norm_heads_backward(a, frame, dqkv);
+  if (norms_heads()) norm_heads_backward(a, frame, dqkv);
+  else if (c_.qk_norm) norm_rows_backward(a, frame, dqkv);
   if (has_qkv_bias()) biases_backward<T>(a.dev, {q_bias_, k_bias_, v_bias_}, dqkv);
   adapted_linear_backward_input<T>(a, {q_, k_, v_}, dqkv, dh, c_.in_multiplier, beta(add));
   if (c_.output_gate) adapted_linear_backward_input<T>(a, {gate_}, frame.get(Keys::dgate), dh, c_.in_multiplier, 1);
@@ -377,6 +442,9 @@ void read_attention(Section& s, ModelConfig& m) {
   c.bias = s.get("bias", c.bias, "biases of q_proj, k_proj, v_proj and o_proj (attention_bias)");
   c.qkv_bias = s.get("qkv_bias", c.qkv_bias, "biases of q_proj, k_proj and v_proj only (Megatron: --add-qkv-bias)");
   c.qk_norm = s.get("qk_norm", c.qk_norm, "RMSNorm of each query and key head before RoPE (Megatron: --qk-layernorm)");
+  c.qk_norm_all_heads =
+      s.get("qk_norm_all_heads", c.qk_norm_all_heads,
+            "with qk_norm: one RMSNorm over the queries of all heads of a row, and one over its keys, with a weight per channel (OLMo 2)");
   c.soft_cap = s.get("soft_cap", c.soft_cap, "soft cap of attention scores (attn_logit_softcapping): soft_cap tanh(score / soft_cap); 0: no cap")
                    .at_least(0)
                    .finite();

@@ -32,6 +32,7 @@ class Attention final : public Branch<T> {
     static constexpr Key<Tensor2<T>> raw{"queries and keys before their norm", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split};
     static constexpr Key<Tensor2<Acc<T>>> lse{"log-sum-exp of the scores", RecomputeCost::mixing, Phase::input_gradients},
         rstd{"inverse root mean squares of heads", RecomputeCost::gemm, Phase::input_gradients, RowSplit::split};
+    static constexpr Key<Tensor2<Acc<T>>> squares{"sums of squares of queries and of keys", RecomputeCost::sum, Phase::input_gradients};
     static constexpr Key<Tensor1<Acc<T>>> magnitudes{"magnitudes of the attention output"};  // with ternary layers only
     static constexpr Key<Tensor3<T>> cache{"KV cache"};
   };
@@ -45,6 +46,14 @@ class Attention final : public Branch<T> {
   void gate_backward(Pass&, Frame&, Tensor2<T> dout);
   void norm_heads(Pass&, Tensor2<T> qkv, Tensor2<T> raw, Tensor2<Acc<T>> rstd);
   void norm_heads_backward(Pass&, Frame&, Tensor2<T> dqkv);
+  void norm_rows(Pass&, Frame&, Tensor2<T> qkv, Index first);
+  void norm_rows_backward(Pass&, Frame&, Tensor2<T> dqkv);
+  bool norms_heads() const { return c_.qk_norm && !c_.qk_norm_all_heads; }
+  // Queries (0) or keys (1), which are next to each other in x.
+  template <class M>
+  auto qk(const M& x, int i) const {
+    return i == 0 ? columns(x, 0, q_width()) : columns(x, q_width(), k_width());
+  }
   template <class S>
   void rotate(Pass&, Rotate, Matrix<const S> x, Matrix<T> y, Index first = 0) const;
   void attend_to_all(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<Acc<T>> lse);

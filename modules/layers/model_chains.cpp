@@ -17,8 +17,8 @@ ModelChain residual_chain(const ModelConfig& c, const char* what, const std::str
   const Channels stream = undivided(c.hidden_size);
   const bool after = c.norm_placement == NormPlacement::after;
   OperatorChain inner = branches.size() == 1 ? std::move(branches.front()) : OperatorChain{sum_of("sum of branches", std::move(branches), stream)};
-  if (!after && !(c.embed_norm && norm == first_norm_name)) inner.insert(inner.begin(), norm_operator(c, norm));
-  if (c.norm_placement == NormPlacement::both) inner.push_back(norm_operator(c, second_norm));
+  if (!after && has_first_norm(c, norm)) inner.insert(inner.begin(), norm_operator(c, norm));
+  if (c.norms_output()) inner.push_back(norm_operator(c, second_norm));
   OperatorChain chain{sum_of("residual sum", {{}, std::move(inner)}, stream)};
   if (after) chain.push_back(norm_operator(c, norm));
   return {what, std::move(chain)};

@@ -9,6 +9,7 @@ Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
   if (reads_stream()) {
     frame.refer(Keys::input, x);
     const auto sum = add_branches(a, frame, x, x);
+    if (norm_of_sum_) return add_normed(a, frame, sum, x);
     return after_ ? norm_->forward(a, frame, sum) : sum;
   }
   const auto sum = add_branches(a, frame, norm_->forward(a, frame, x), x);

@@ -3,6 +3,7 @@
 //   before   y = x + sum of branches(norm(x))
 //   after    y = norm(x + sum of branches(x))
 //   both     y = x + norm_2(sum of branches(norm(x)))
+//   output   y = x + norm_2(sum of branches(x))
 // If a norm follows the embedding (model.embed_norm), it replaces the first norm of the first layer: y = x + sum of branches(x).
 // Dropout (model.dropout.residual) applies to the term that is added to x.
 // The branches of a residual share its norms and one tensor-parallel reduction each in forward and backward.
@@ -15,15 +16,19 @@
 namespace gyr {
 
 inline constexpr const char* first_norm_name = "model.layers.0.input_layernorm";
+// True if a residual whose first norm would have this name has that norm.
+inline bool has_first_norm(const ModelConfig& c, const std::string& norm) {
+  return c.norm_placement != NormPlacement::output && (!c.embed_norm || norm != first_norm_name);
+}
 
 template <class T>
 class Residual {
  public:
-  // second_norm: name of the norm after the sum of the branches, for NormPlacement::both.
+  // second_norm: name of the norm after the sum of the branches, for NormPlacement::both and output.
   Residual(const ModelConfig& c, const std::string& norm, const std::string& second_norm, Parameters& parameters)
       : after_(c.norm_placement == NormPlacement::after), name_(norm), dropped_(c.dropout.residual) {
-    if (!c.embed_norm || norm != first_norm_name) norm_.emplace(c, norm, parameters);
-    if (c.norm_placement == NormPlacement::both) norm_of_sum_.emplace(c, second_norm, parameters);
+    if (has_first_norm(c, norm)) norm_.emplace(c, norm, parameters);
+    if (c.norms_output()) norm_of_sum_.emplace(c, second_norm, parameters);
   }
   void add(std::unique_ptr<Branch<T>> branch) { branches_.push_back(std::move(branch)); }
 

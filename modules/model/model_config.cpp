@@ -36,7 +36,8 @@ void check_encoder(const ModelConfig& c) {
   require(other == std::string::npos, Exit::config, "model.pattern: layer {} of the encoder is '{}'; an encoder has layers *, - and B", other + 1,
           c.pattern[other == std::string::npos ? 0 : other]);
   require(c.norm_placement != NormPlacement::after && !c.embed_norm, Exit::config,
-          "model.{}: an encoder (layer > of model.pattern) ends with a norm of its own; take norm_placement: before or both, and embed_norm: false",
+          "model.{}: an encoder (layer > of model.pattern) ends with a norm of its own; take norm_placement: before, both or output, and embed_norm: "
+          "false",
           c.embed_norm ? "embed_norm" : "norm_placement = after");
   require(c.attention.causal, Exit::config,
           "model.attention.causal = false: layers after an encoder are causal (the encoder itself never is); set it to true");
@@ -56,7 +57,7 @@ void check_retrieval(const ModelConfig& c) {
   require(c.attention.rotary_sections.count == 1 && !c.has_dynamic_rope(), Exit::config,
           "{}, whose positions have one component and a fixed RoPE; take another rope_scaling.type than dynamic, or leave out R", place);
   require(!c.dropout.any(), Exit::config, "{}, and does not support model.dropout; set its probabilities to 0", place);
-  require(c.norm_placement != NormPlacement::after && !c.embed_norm, Exit::config,
+  require((c.norm_placement == NormPlacement::before || c.norm_placement == NormPlacement::both) && !c.embed_norm, Exit::config,
           "{}, and needs a norm in front of its branches; take norm_placement: before or both, and embed_norm: false", place);
   require(c.positions == 0 || c.retrieval.neighbour_length() <= c.positions, Exit::config,
           "model.positions = {}: a neighbour has 2 model.retrieval.chunk = {} positions; set it to {} or more", c.positions,
@@ -136,6 +137,10 @@ void check(const ModelConfig& c) {
   divides(c.mamba.num_groups, c.mamba.num_heads, "mamba.num_groups must divide mamba.num_heads");
   require(!c.attention.output_gate || !(c.attention.bias || c.attention.qkv_bias), Exit::config,
           "model.attention.output_gate: gate_proj has no bias, but attention.bias or qkv_bias is true; set them to false, or leave the gate out");
+  require(
+      !c.attention.qk_norm_all_heads || (c.attention.qk_norm && c.norm_offset == 0), Exit::config,
+      "model.attention.qk_norm_all_heads: it is a kind of qk_norm, and has weights without an offset; set qk_norm: true and norm_offset: 0, or leave "
+      "it out");
   divides(c.delta.num_key_heads, c.delta.num_heads, "delta.num_key_heads must divide delta.num_heads");
   require(!c.moe.shared_gate || c.moe.shared_intermediate_size > 0, Exit::config,
           "model.moe.shared_gate: there is no shared expert to gate; set moe.shared_intermediate_size, or leave shared_gate out");
@@ -275,9 +280,10 @@ ModelConfig read_model_config(Section& s, const ModelConfig& d) {
           .at_most(widest);
   c.norm = get_word(s, "norm", d.norm, {"rms", "layer", "layer_no_bias"},
                     "norm type of all layers and the head: RMSNorm, or LayerNorm with or without a bias");
-  c.norm_placement = get_word(s, "norm_placement", d.norm_placement, {"before", "after", "both"},
+  c.norm_placement = get_word(s, "norm_placement", d.norm_placement, {"before", "after", "both", "output"},
                               "position of the norms: before every branch and the head (pre-norm); after the embedding and every residual sum "
-                              "(post-norm, BERT); both: before, and also on each branch's output (Gemma 2)");
+                              "(post-norm, BERT); both: before, and also on each branch's output (Gemma 2); output: on each branch's output, and "
+                              "before the head (OLMo 2)");
   c.embed_norm = s.get(
       "embed_norm", d.embed_norm,
       "the first norm is applied to the embedding output; the first layer's branches then read the residual stream without a norm (ModernBERT)");

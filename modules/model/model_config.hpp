@@ -38,6 +38,7 @@ struct AttentionConfig {
   double rotary_fraction = 1;           // fraction of each head's channels that RoPE rotates, the first ones; 0: no RoPE
   bool bias = false, qkv_bias = false;  // true: biases on q, k, v and o; on q, k and v only
   bool qk_norm = false;                 // true: RMSNorm of each query and key head before RoPE
+  bool qk_norm_all_heads = false;       // true: that norm is over all query channels, and over all key channels, of a row (OLMo 2)
   bool causal = true;                   // false: bidirectional, every token attends to its full document
   Index window = 0;     // sliding window in tokens, the query's own included, on both sides if not causal; 0: none. Set from WindowConfig
   double soft_cap = 0;  // soft cap of attention scores by tanh; 0: none
@@ -153,8 +154,8 @@ struct DropoutConfig {
 enum class NormType { rms, layer, layer_no_bias };
 
 // before: in front of branches and the head. after: after the embedding and every residual sum. both: before, and also
-// on each branch's output.
-enum class NormPlacement { before, after, both };
+// on each branch's output. output: on each branch's output, and in front of the head.
+enum class NormPlacement { before, after, both, output };
 
 // Configuration of a stack of layers, where it differs from that of the model.
 struct StackConfig {
@@ -201,6 +202,7 @@ struct ModelConfig {
   Index layers() const { return Index(pattern.size()); }
   // True if RoPE scales each sequence by its own length (rope_type dynamic).
   bool has_dynamic_rope() const { return attention.rope_scaling.type == RopeScaling::dynamic || latent.rope_scaling.type == RopeScaling::dynamic; }
+  bool norms_output() const { return norm_placement == NormPlacement::both || norm_placement == NormPlacement::output; }
   bool has_embed_norm() const { return embed_norm || norm_placement == NormPlacement::after; }
 };
 

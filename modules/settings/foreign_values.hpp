@@ -67,6 +67,7 @@ inline constexpr ForeignValue foreign_values[] = {
     {"model.norm", "rmsnorm rms_norm t5norm", "rms", ""},
     {"model.norm", "layernorm layer_norm np_layernorm", "layer", ""},
     {"model.norm_placement", "pre pre_norm prenorm pre_ln", "before", ""},
+    {"model.norm_placement", "reordered reordered_norm", "output", ""},
     {"model.norm_placement", "post post_norm postnorm post_ln", "after", ""},
     {"model.mlp.activation", "swish swiglu", "silu", ""},
     {"model.mlp.activation", "gelu_new gelu_pytorch_tanh gelu_fast quick_gelu geglu", "gelu_tanh", ""},

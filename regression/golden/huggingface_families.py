@@ -190,6 +190,13 @@ cases = {
     "lfm2_biases": ("Lfm2", dict(lfm2, vocab_size=31, num_hidden_layers=2, conv_bias=True, conv_L_cache=4, layer_types=["conv", "conv"],
                                  block_auto_adjust_ff_dim=True, block_multiple_of=8, tie_word_embeddings=False), 2, 17),
     "nemotron_3_latent": ("NemotronH", dict(nemotron_3, moe_latent_size=10, vocab_size=31, n_group=1, topk_group=1), 2, 19),
+    "olmo2": ("Olmo2", {k: x for k, x in decoder.items() if k != "head_dim"}, 2, 21),
+    "olmo3": ("Olmo3", dict({k: x for k, x in decoder.items() if k != "head_dim"}, num_hidden_layers=4, sliding_window=6, rope_parameters=dict(
+        full_attention=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5, rope_theta=50.0),
+        sliding_attention=dict(rope_type="default", rope_theta=50.0))), 2, 33),
+    "olmo3_biases": ("Olmo3", dict({k: x for k, x in decoder.items() if k != "head_dim"}, vocab_size=31, num_attention_heads=8, num_key_value_heads=4, attention_bias=True,
+                                   sliding_window=4, layer_types=["full_attention", "sliding_attention"], rope_parameters=dict(
+                                       full_attention=dict(rope_type="default", rope_theta=1e4), sliding_attention=dict(rope_type="default", rope_theta=100.0))), 2, 19),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # head class of cases that name none
 configs = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}

@@ -351,7 +351,7 @@ Draw with_retrieval(Draw d, Choice& choice) {
   d.masked = d.ordered = false, d.classes = 0, d.beta = 0, d.ahead.depths = 0, d.frozen.clear();
   m.lora = {}, m.dropout = {}, m.attention.causal = true, m.attention.relative_bias.buckets = 0, m.attention.rope_scaling = {};
   m.embed_norm = false, m.moe.capacity_factor = 0;
-  if (m.norm_placement == NormPlacement::after) m.norm_placement = NormPlacement::before;
+  if (m.norm_placement == NormPlacement::after || m.norm_placement == NormPlacement::output) m.norm_placement = NormPlacement::before;
   for (Index i = choice.between(1, 3); i > 0; --i) m.pattern[std::size_t(choice.below(m.layers()))] = 'R';
   const char* const encoders[] = {"*X-*-", "X", "X-*", "*X-X"};
   m.retrieval = {choice.between(1, 4), choice.between(1, 3), encoders[choice.below(4)], choice.below(2) * 0.3};

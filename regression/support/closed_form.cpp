@@ -330,7 +330,7 @@ void attention_weights(const AttentionConfig& c, const Shards& s, Run& x) {
   x.narrow.next(s.d * s.out);
   if (c.bias || c.qkv_bias) x.wide.next(s.q), x.wide.more(s.k), x.wide.more(s.k);
   if (c.bias) x.wide.next(s.d);
-  if (c.qk_norm) x.wide.next(c.head_dim), x.wide.next(c.head_dim);
+  if (c.qk_norm) x.wide.next(c.qk_norm_all_heads ? s.q : c.head_dim), x.wide.next(c.qk_norm_all_heads ? s.k : c.head_dim);
   if (c.sinks) x.wide.next(s.q / c.head_dim);
 }
 void cross_attention_weights(const AttentionConfig& c, const Shards& s, Index source, Run& x) {
@@ -356,7 +356,7 @@ void norm_weights(const ModelConfig& m, Run& x) {
 // Norms of a residual branch.
 void residual_norm_weights(const ModelConfig& m, Run& x) {
   norm_weights(m, x);
-  if (m.norm_placement == NormPlacement::both) norm_weights(m, x);
+  if (m.norm_placement == NormPlacement::both) norm_weights(m, x);  // otherwise one, before the branch or after it
 }
 // Channels of the rows that routed experts read.
 Index expert_width(const ModelConfig& m) { return m.moe.latent_size > 0 ? m.moe.latent_size : m.hidden_size; }
@@ -601,6 +601,9 @@ void tensor_axis(const Place& p, Ledger& ledger) {
       reduce(ssm.block(groups.replicas), micros * (2 * p.count(ssm.symbols) + again(ssm.symbols, RecomputeCost::sum)),
              p.rows() * groups.units * p.wide);
   }
+  for (const Mixers& attention : attention_of(p))  // squares of queries and of keys, and their dot products in the backward pass
+    if (p.model().attention.qk_norm_all_heads && attention.ranks > 1)
+      reduce(attention.name, micros * (2 * p.count(attention.symbols) + again(attention.symbols, RecomputeCost::sum)), 2 * p.rows() * p.wide);
 }
 
 // Calls layer(mixers, sections) for the linear layers of each kind of branch. `sections`: for each of its column-parallel GEMMs, the number
@@ -680,10 +683,11 @@ void add_replicas(const Place& p, std::map<std::string, Index>& elements) {
   for (const Mixers& attention : attention_of(p)) {
     const Shards s = attention.shards(p);
     const bool biased = m.attention.bias || m.attention.qkv_bias;
-    hold(attention, s.q_replicas, s.q * (s.d + biased) + m.attention.sinks * s.q / m.attention.head_dim);
-    hold(attention, s.k_replicas, 2 * s.k * (s.d + biased));
+    const bool normed = m.attention.qk_norm_all_heads;
+    hold(attention, s.q_replicas, s.q * (s.d + biased + normed) + m.attention.sinks * s.q / m.attention.head_dim);
+    hold(attention, s.k_replicas, 2 * s.k * (s.d + biased) + normed * s.k);
     hold(attention, s.out_replicas, (1 + m.attention.output_gate) * s.out * s.d);
-    if (m.attention.qk_norm) hold(attention, attention.ranks, 2 * m.attention.head_dim);
+    if (m.attention.qk_norm && !normed) hold(attention, attention.ranks, 2 * m.attention.head_dim);
   }
   const Mixers cross{"X", p.tensor, "tensor"};
   {

@@ -185,6 +185,12 @@ void draw_gated(Dice& dice, ModelConfig& m, int tensor) {
   m.moe.shared_gate = m.moe.shared_intermediate_size > 0 && dice.chance(0.5);
 }
 
+// Norms of OLMo 2: on the outputs of branches only, and over the queries and the keys of all heads.
+void draw_output_norms(Dice& dice, ModelConfig& m) {
+  if (m.norm_placement == NormPlacement::both && dice.chance(0.5)) m.norm_placement = NormPlacement::output;
+  if (m.norm_offset == 0 && dice.chance(0.3)) m.attention.qk_norm = m.attention.qk_norm_all_heads = true;
+}
+
 // Experts on a latent of the stream, with a random stream of its own. It may be wider than the stream.
 void draw_latent_experts(Dice& dice, MoeConfig& c) {
   if (dice.chance(0.3)) c.latent_size = dice.between(1, 16);
@@ -334,6 +340,8 @@ Draw draw(std::uint64_t seed, Index number, int most_ranks, int context) {
   draw_gated(gated, d.model, d.tensor);
   Dice latents(seed, fmt::format("latents of experts {}", number));
   draw_latent_experts(latents, d.model.moe);
+  Dice outputs(seed, fmt::format("norms of outputs {}", number));
+  draw_output_norms(outputs, d.model);
   Dice ahead(seed, fmt::format("tokens ahead {}", number));
   draw_ahead(ahead, d);
   if (Dice pairs(seed, fmt::format("pairs {}", number));
@@ -508,11 +516,12 @@ std::string Draw::text() const {
   if (model.lora) s += fmt::format(" LoRA of rank {} and trained weights {}", model.lora.rank, list(model.lora.also));
   s += fmt::format("; {} hidden_size {} vocab_size {}{}{}", model.pattern, model.hidden_size, model.vocab_size,
                    model.tie_word_embeddings ? " tied" : "", model.pad_token_id >= 0 ? " padding" : "");
-  s += fmt::format("{}{}{}{}{}{}", std::array{"", " norms after", " norms on both sides"}[int(model.norm_placement)],
+  s += fmt::format("{}{}{}{}{}{}", std::array{"", " norms after", " norms on both sides", " norms of outputs"}[int(model.norm_placement)],
                    std::array{"", " LayerNorm", " LayerNorm without bias"}[int(model.norm)], model.embed_norm ? " first norm of the embedding" : "",
                    model.type_vocab_size > 0 ? fmt::format(" {} types", model.type_vocab_size) : "",
                    model.positions > 0 ? fmt::format(" {} positions", model.positions) : "", a.causal ? "" : " bidirectional");
   s += fmt::format("; attention {}/{} heads of {}{}", a.num_heads, a.num_kv_heads, a.head_dim, a.bias ? " biases" : "");
+  if (a.qk_norm_all_heads) s += ", norm over all heads";
   if (model.norm_offset > 0) s += fmt::format(", norm offset {}", model.norm_offset);
   if (a.soft_cap > 0 || model.lm_head_soft_cap > 0) s += fmt::format(", soft caps {:.3} and {:.3}", a.soft_cap, model.lm_head_soft_cap);
   const DropoutConfig& d = model.dropout;
@@ -598,6 +607,7 @@ std::vector<Draw> simpler(const Draw& from) {
   attempt([](Draw& d) { d.model.attention.output_gate = false; });
   attempt([](Draw& d) { d.model.moe.shared_gate = false; });
   attempt([](Draw& d) { d.model.moe.latent_size = 0; });
+  attempt([](Draw& d) { d.model.attention.qk_norm = d.model.attention.qk_norm_all_heads = false; });
   attempt([](Draw& d) { d.model.lora.also.clear(); });
   attempt([](Draw& d) { d.recompute.by_type.clear(); });
   attempt([](Draw& d) { d.recompute = {}; });

@@ -25,4 +25,11 @@ void write_layer_types(const ModelConfig& m, nlohmann::ordered_json& j) {
   for (Index i = 0; i < m.layers(); i += 2) j["layer_types"].push_back(m.pattern[i] == 'W' ? window_kind : full_kind);
 }
 
+void write_rotary_by_kind(const ModelConfig& m, nlohmann::ordered_json& j) {
+  nlohmann::ordered_json kinds{{full_kind, j["rope_parameters"]}};
+  if (m.window.rope_theta > 0) kinds[window_kind] = {{"rope_type", "default"}, {"rope_theta", m.window.rope_theta}};
+  if (!m.attention.rope_scaling.truncate) kinds["truncate"] = false;  // transformers 5.24 reads it here, and not in the object of the layer type
+  j["rope_parameters"] = kinds;
+}
+
 }  // namespace gyr

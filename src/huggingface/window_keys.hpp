@@ -32,5 +32,7 @@ void read_layer_types(ConfigReader& r, bool there, const Otherwise& otherwise) {
 bool has_window(const ModelConfig&);
 void write_window(const ModelConfig&, nlohmann::ordered_json&);
 void write_layer_types(const ModelConfig&, nlohmann::ordered_json&);
+// Replaces rope_parameters, which write_rotary has written, by one object per layer type.
+void write_rotary_by_kind(const ModelConfig&, nlohmann::ordered_json&);
 
 }  // namespace gyr

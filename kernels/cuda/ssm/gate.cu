@@ -74,7 +74,7 @@ struct NormFactor {
 // `partial`. The dot products are the same for both gate orders.
 template <class T, int N, int P>
 GYR_KERNEL_WITHIN(P == 1 ? 80 : 168)
-dots_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Global<const T> dout, Global<const T> y, Global<const T> z,
+dots_kernel(NormGroups s, bool gated, NormFactor<Acc<T>> factor, Index rows_of_block, Global<const T> dout, Global<const T> y, Global<const T> z,
                 Global<const Acc<T>> w, Global<const Acc<T>> squares, Global<Acc<T>> dots, Global<Acc<T>> partial) {
   using A = Acc<T>;
   constexpr int K = few_rows_at_once<P>;
@@ -100,7 +100,7 @@ dots_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Global
         const auto o = d[k].values(p, c), v = from[k].values(p, c), gate = by[k].values(p, c), scale = weight.values(p, c);
         Pack<A, N> product;
         for (int i = 0; i < N; ++i) {
-          product.at[i] = o.at[i] * v.at[i] * silu(gate.at[i]) * rstd[k];
+          product.at[i] = o.at[i] * v.at[i] * (gated ? silu(gate.at[i]) : A(1)) * rstd[k];
           total.at[k] += product.at[i] * scale.at[i];
         }
         dw.add(p, c, product);
@@ -117,7 +117,7 @@ dots_kernel(NormGroups s, NormFactor<Acc<T>> factor, Index rows_of_block, Global
 }
 
 template <class T, int N>
-GYR_KERNEL norm_kernel(NormGroups s, NormFactor<Acc<T>> factor, Global<const T> y, Global<const T> z, Global<const Acc<T>> w,
+GYR_KERNEL norm_kernel(NormGroups s, bool gated, NormFactor<Acc<T>> factor, Global<const T> y, Global<const T> z, Global<const Acc<T>> w,
                        Global<const Acc<T>> squares, Global<T> out) {
   using A = Acc<T>;
   each_row(s.rows, [&](Index r) {
@@ -125,10 +125,12 @@ GYR_KERNEL norm_kernel(NormGroups s, NormFactor<Acc<T>> factor, Global<const T> 
       const A rstd = factor.of(squares.load(r, g));
       each_column<N>(s.width, [&](Index e) {
         const Index c = g * s.width + e;
-        const auto from = y.template load_values<N>(r, c), by = z.template load_values<N>(r, c);
+        const auto from = y.template load_values<N>(r, c);
         const auto weight = w.template load_pack<N>(0, c);
+        Pack<A, N> by;
+        if (gated) by = z.template load_values<N>(r, c);
         Pack<T, N> to;
-        for (int i = 0; i < N; ++i) to.at[i] = T(weight.at[i] * rstd * from.at[i] * silu(by.at[i]));
+        for (int i = 0; i < N; ++i) to.at[i] = T(weight.at[i] * rstd * from.at[i] * (gated ? silu(by.at[i]) : A(1)));
         out.template store_pack<N>(r, c, to);
       });
     }
@@ -138,28 +140,36 @@ GYR_KERNEL norm_kernel(NormGroups s, NormFactor<Acc<T>> factor, Global<const T> 
 // Gradients dy of the scan output and dz of the gate. u = dO w, mean = dots / width.
 template <class A>
 struct NormGradient {
-  bool gate_first;
+  GateOrder order;
   A rstd, mean;
   GYR_DEVICE void operator()(A u, A in, A gate, A& dy, A& dz) const {
+    const bool gate_first = order == GateOrder::gate_first;
     const A sig = sigmoid(gate), swish = gate * sig, slope = sig * (1 + gate * (1 - sig));
     const A dv = rstd * (u - in * swish * rstd * mean);
     dy = gate_first ? dv * swish : rstd * (u * swish - in * rstd * mean);
     dz = gate_first ? dv * in * slope : u * in * rstd * slope;
   }
+  GYR_DEVICE A ungated(A u, A in) const { return rstd * (u - in * rstd * mean); }
 };
 
 template <class T, int N>
-GYR_KERNEL norm_backward_kernel(NormGroups s, bool gate_first, NormFactor<Acc<T>> factor, Global<const T> dout, Global<const T> y, Global<const T> z,
+GYR_KERNEL norm_backward_kernel(NormGroups s, GateOrder order, NormFactor<Acc<T>> factor, Global<const T> dout, Global<const T> y, Global<const T> z,
                                 Global<const Acc<T>> w, Global<const Acc<T>> squares, Global<const Acc<T>> dots, Global<T> dy, Global<T> dz) {
   using A = Acc<T>;
   each_row(s.rows, [&](Index r) {
     for (Index g = 0; g < s.groups; ++g) {
-      const NormGradient<A> gradient{gate_first, factor.of(squares.load(r, g)), dots.load(r, g) * factor.inverse_width};
+      const NormGradient<A> gradient{order, factor.of(squares.load(r, g)), dots.load(r, g) * factor.inverse_width};
       each_column<N>(s.width, [&](Index e) {
         const Index c = g * s.width + e;
-        const auto d = dout.template load_values<N>(r, c), from = y.template load_values<N>(r, c), by = z.template load_values<N>(r, c);
+        const auto d = dout.template load_values<N>(r, c), from = y.template load_values<N>(r, c);
         const auto weight = w.template load_pack<N>(0, c);
         Pack<T, N> to, dby;
+        if (order == GateOrder::none) {
+          for (int i = 0; i < N; ++i) to.at[i] = T(gradient.ungated(d.at[i] * weight.at[i], from.at[i]));
+          dy.template store_pack<N>(r, c, to);
+          return;
+        }
+        const auto by = z.template load_values<N>(r, c);
         for (int i = 0; i < N; ++i) {
           A dv, dgate;
           gradient(d.at[i] * weight.at[i], from.at[i], by.at[i], dv, dgate);
@@ -207,19 +217,19 @@ void gated_norm_squares(Device& dev, GateOrder order, Matrix<const T> y, Matrix<
 }
 
 template <class T>
-void gated_norm(Device& dev, GateOrder, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares, Index width,
-                double eps, Tensor2<T> out) {
+void gated_norm(Device& dev, GateOrder order, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w, Tensor2<const Acc<T>> squares, Index width,
+                double eps, Matrix<T> out) {
   const NormGroups s = norm_groups(y, squares);
   const Global<const T> from(y), by(z);
   const Global<const Acc<T>> weight(w);
   const Global<T> to(out);
   const NormFactor<Acc<T>> factor(width, eps);
-  with_packs<T>([&](auto n) { launch(dev, "gated_norm", grid_of_rows(from), norm_kernel<T, n>, s, factor, from, by, weight, squares, to); },
+  with_packs<T>([&](auto n) { launch(dev, "gated_norm", grid_of_rows(from), norm_kernel<T, n>, s, order != GateOrder::none, factor, from, by, weight, squares, to); },
                 group_of<T>(s), from, by, weight, to);
 }
 
 template <class T>
-void gated_norm_dots(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+void gated_norm_dots(Device& dev, GateOrder order, Matrix<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
                          Tensor2<const Acc<T>> squares, Index width, double eps, Tensor2<Acc<T>> dots, Tensor1<Acc<T>> dw) {
   using A = Acc<T>;
   const NormGroups s = norm_groups(y, squares);
@@ -233,15 +243,15 @@ void gated_norm_dots(Device& dev, GateOrder, Tensor2<const T> dout, Matrix<const
       s.width,
       [&](auto n, auto p, int threads) {
         launch(dev, "gated_norm_products", {blocks * s.groups, threads, BlockSums<A, few_rows_at_once<p>>::bytes(threads)}, dots_kernel<T, n, p>,
-               s, factor, of_block, d, from, by, weight, squares, dots, dw.data() ? partial : Global<A>());
+               s, order != GateOrder::none, factor, of_block, d, from, by, weight, squares, dots, dw.data() ? partial : Global<A>());
       },
       group_of<T>(s), d, from, by, weight, partial);
   if (dw.data()) add_blocks<A>(dev, "gated_norm_products", partial, A(1), dw);
 }
 
 template <class T>
-void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
-                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Tensor2<T> dy, Matrix<T> dz) {
+void gated_norm_backward(Device& dev, GateOrder order, Matrix<const T> dout, Matrix<const T> y, Matrix<const T> z, Tensor1<const Acc<T>> w,
+                         Tensor2<const Acc<T>> squares, Tensor2<const Acc<T>> dots, Index width, double eps, Matrix<T> dy, Matrix<T> dz) {
   const NormGroups s = norm_groups(y, squares);
   const Global<const T> d(dout), from(y), by(z);
   const Global<const Acc<T>> weight(w);
@@ -249,7 +259,7 @@ void gated_norm_backward(Device& dev, GateOrder order, Tensor2<const T> dout, Ma
   const NormFactor<Acc<T>> factor(width, eps);
   with_packs<T>(
       [&](auto n) {
-        launch(dev, "gated_norm_backward", grid_of_rows(from), norm_backward_kernel<T, n>, s, order == GateOrder::gate_first, factor, d, from, by,
+        launch(dev, "gated_norm_backward", grid_of_rows(from), norm_backward_kernel<T, n>, s, order, factor, d, from, by,
                weight, squares, dots, to, dby);
       },
       group_of<T>(s), d, from, by, weight, to, dby);

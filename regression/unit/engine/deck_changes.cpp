@@ -79,6 +79,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.attention.bias", {"true", function}},
                                                                          {"model.attention.qkv_bias", {"true", function}},
                                                                          {"model.attention.qk_norm", {"true", function}},
+                                                                         {"model.attention.qk_norm_all_heads", {"true", function}},
                                                                          {"model.attention.causal", {"false", function}},
                                                                          {"model.attention.in_multiplier", {"1", function}},
                                                                          {"model.attention.key_multiplier", {"1", function}},
@@ -466,6 +467,7 @@ Overrides base_of(const std::string& key) {
   if (key == "model.attention.relative_bias.max_distance") return {without_hybrids[0], without_hybrids[1], "model.attention.relative_bias.buckets=8"};
   if (key.starts_with("model.encoder.")) return {"model.pattern=*->XM", "train.objective=span_corruption"};
   if (key == "model.decoder_start_token_id") return {"model.pattern=*>XM", "train.objective=span_corruption"};
+  if (key == "model.attention.qk_norm_all_heads") return {"model.attention.qk_norm=true"};
   if (key == "model.moe.bias_update_rate") return {"model.moe.bias=true"};
   if (key == "model.moe.token_drop_policy") return {"model.moe.capacity_factor=0.5"};
   if (key == "model.moe.score") return {"model.moe.z_loss=0"};  // the z-loss requires softmax scores

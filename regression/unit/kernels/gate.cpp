@@ -11,7 +11,7 @@ constexpr Index height = 140;         // more than two blocks of rows
 constexpr Index widths[] = {30, 48};  // multiples of 1, 2 and 3; the second one fills whole SIMD vectors
 constexpr Index wide = 2 * 8448;      // rows of bf16 that a GPU block holds in two or four packs per thread
 constexpr double eps = 1e-2;
-constexpr GateOrder orders[] = {GateOrder::gate_first, GateOrder::norm_first};
+constexpr GateOrder orders[] = {GateOrder::gate_first, GateOrder::norm_first, GateOrder::none};
 
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -47,11 +47,11 @@ struct Plain {
   std::vector<double> out, dy, dz, dw;
 };
 
-// Reference in plain loops, by the chain rule through v = y silu(z) or y, n = w v / rms, out = n or n silu(z).
+// Reference in plain loops, by the chain rule through v = y silu(z) or y, n = w v / rms, out = n or n silu(z). Without a gate dz stays 0.
 template <class T>
 Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
   const Index height = in.y.rows;
-  const bool gate_first = order == GateOrder::gate_first;
+  const bool gate_first = order == GateOrder::gate_first, norm_first = order == GateOrder::norm_first;
   const Index channels = in.y.columns, width = channels / groups;
   Plain p{std::vector<double>(height * channels), std::vector<double>(height * channels), std::vector<double>(height * channels),
           std::vector<double>(channels)};
@@ -62,7 +62,7 @@ Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
       for (Index i = 0; i < width; ++i) {
         const double y = double(in.y(r, g * width + i)), z = double(in.z(r, g * width + i)), swish = z * sigmoid_of(z);
         v[i] = gate_first ? y * swish : y;
-        dn[i] = double(in.dout(r, g * width + i)) * (gate_first ? 1 : swish);
+        dn[i] = double(in.dout(r, g * width + i)) * (norm_first ? swish : 1);
         squares += v[i] * v[i];
       }
       const double k = 1 / std::sqrt(squares / width + eps);
@@ -71,9 +71,9 @@ Plain plain(GateOrder order, const Inputs<T>& in, Index groups) {
         const Index e = g * width + i, at = r * channels + e;
         const double y = double(in.y(r, e)), z = double(in.z(r, e)), w = double(in.w(e)), sig = sigmoid_of(z);
         const double slope = sig * (1 + z * (1 - sig)), n = w * v[i] * k, dv = k * (dn[i] * w - v[i] * k * product / width);
-        p.out[at] = gate_first ? n : n * z * sig;
+        p.out[at] = norm_first ? n * z * sig : n;
         p.dy[at] = gate_first ? dv * z * sig : dv;
-        p.dz[at] = gate_first ? dv * y * slope : double(in.dout(r, e)) * n * slope;
+        p.dz[at] = gate_first ? dv * y * slope : norm_first ? double(in.dout(r, e)) * n * slope : 0;
         p.dw[e] += dn[i] * v[i] * k;
       }
     }

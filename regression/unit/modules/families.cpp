@@ -321,6 +321,21 @@ ModelConfig lfm2(Draw& d) {
   return m;
 }
 
+ModelConfig olmo2(Draw& d) {
+  ModelConfig m = llama(d);
+  m.norm_placement = NormPlacement::output, m.attention.qk_norm = m.attention.qk_norm_all_heads = true;
+  m.mlp.bias = false, m.mlp.activation = Activation(d.from(0, 3));
+  return m;
+}
+
+ModelConfig olmo3(Draw& d) {
+  ModelConfig m = olmo2(d);
+  some_through_windows(d, m);
+  m.pattern[0] = 'W', m.window.rope_theta = double(d.from(2, 100000));
+  m.attention.rope_scaling.truncate = m.attention.rope_scaling.type != RopeScaling::yarn || d.coin();
+  return m;
+}
+
 template <ModelConfig (*full)(Draw&)>
 ModelConfig ternary(Draw& d) {
   ModelConfig m = full(d);
@@ -358,6 +373,8 @@ constexpr Drawn drawn[] = {{"llama", llama},
                            {"phi3", phi3},
                            {"smollm3", smollm3},
                            {"lfm2", lfm2},
+                           {"olmo2", olmo2},
+                           {"olmo3", olmo3},
                            {"llama", ternary<llama>},
                            {"qwen2", ternary<qwen2>}};
 

@@ -626,14 +626,16 @@ TEST(model, logits_follow_their_soft_cap) {
 }
 
 // Norms before and after each branch, norm weights stored with an offset (norm_offset), and norms over heads (qk_norm),
-// separately and together.
+// separately and together. Norms of outputs only, and over all heads (OLMo 2).
 TEST(model, gradient_of_norms_matches_central_differences) {
-  for (const int which : {1, 2, 3}) {
+  for (const int which : {1, 2, 3, 4, 8, 12}) {
     SCOPED_TRACE(which);
     ModelConfig config = named("T2").model;
     config.pattern = "PW-B", config.attention.qk_norm = true;
     if (which & 1) config.norm_placement = NormPlacement::both;
     if (which & 2) config.norm_offset = 1;
+    if (which & 4) config.norm_placement = NormPlacement::output;
+    config.attention.qk_norm_all_heads = which & 8;
     expect_gradients_are_differences(config, 2, 9);
   }
 }

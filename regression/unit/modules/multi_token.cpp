@@ -94,7 +94,7 @@ EngineConfig config_of(const Kind& kind, Index batch = 2) {
 
 TEST(multi_token, gradients_match_differences_of_the_total_loss) {
   for (const Kind& kind : kinds())
-    for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both}) {
+    for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both, NormPlacement::output}) {
       SCOPED_TRACE(fmt::format("{} {} {}", kind.name, kind.trunk, int(placement)));
       EngineConfig config = config_of(kind);
       config.model.norm_placement = placement;

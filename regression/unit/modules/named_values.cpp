@@ -104,7 +104,7 @@ TEST(named_values, scalar_head_matches_plain_loops) {
 TEST(named_values, scalar_head_gradients_match_finite_differences) {
   std::mt19937 random(seed_of_run());
   for (const char* pattern : {"P", "*-", "LE"})
-    for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both}) {
+    for (const NormPlacement placement : {NormPlacement::before, NormPlacement::after, NormPlacement::both, NormPlacement::output}) {
       SCOPED_TRACE(fmt::format("{} {}", pattern, int(placement)));
       const Drawn d(random, placement, pattern);
       Rig<double> rig(d.config, single_rank_grid(d.config.model.layers()));

@@ -20,7 +20,9 @@ std::vector<Family> families();
 }
 namespace gemma {
 std::vector<Family> families();
-}
+// As llama::layer_pair_place, for models with a norm on the output of each layer.
+StoredPlace normed_output_place(const ModelConfig&, const std::string& weight);
+}  // namespace gemma
 namespace gpt2 {
 std::vector<Family> families();
 }
@@ -46,6 +48,9 @@ namespace mamba2 {
 std::vector<Family> families();
 }
 namespace modernbert {
+std::vector<Family> families();
+}
+namespace olmo {
 std::vector<Family> families();
 }
 namespace phi3 {

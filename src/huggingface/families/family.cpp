@@ -18,8 +18,8 @@ namespace gyr {
 namespace {
 
 // Model types for which transformers has a class XForSequenceClassification.
-constexpr std::array classified{"llama",  "mistral", "mixtral",     "qwen2",   "qwen3",      "qwen3_moe",    "gemma2", "gemma3_text",
-                                "falcon", "gpt2",    "deepseek_v3", "gpt_oss", "qwen3_next", "qwen3_5_text", "phi3",   "smollm3"};
+constexpr std::array classified{"llama", "mistral",     "mixtral", "qwen2",      "qwen3",        "qwen3_moe", "gemma2",  "gemma3_text", "falcon",
+                                "gpt2",  "deepseek_v3", "gpt_oss", "qwen3_next", "qwen3_5_text", "phi3",      "smollm3", "olmo2",       "olmo3"};
 
 // Reward models of a family of language models: XForSequenceClassification with one label. Where transformers has no such class,
 // as for Falcon-H1, they have the tensors that it would have.
@@ -44,7 +44,7 @@ const std::vector<Family>& families() {
     for (const auto& of_file :
          {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), phi3::families(), hybrids::families(), falcon::families(),
           bert::families(), gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families(),
-          qwen3_next::families(), granite::families(), smollm3::families(), lfm2::families()})
+          qwen3_next::families(), granite::families(), smollm3::families(), lfm2::families(), olmo::families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     for (const Family& family : std::vector<Family>(list)) add_reward_models(family, list);
     return list;

@@ -101,16 +101,13 @@ void write_gemma2(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
 // Writes rope_theta of both layer types in the old and in the new format of transformers.
 void write_gemma3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   write_layers(c, j);
-  const double theta = c.model.window.rope_theta;
-  if (theta > 0) j["rope_local_base_freq"] = theta;
-  nlohmann::ordered_json kinds{{full_kind, j["rope_parameters"]}};
-  if (theta > 0) kinds[window_kind] = {{"rope_type", "default"}, {"rope_theta", theta}};
-  if (!c.model.attention.rope_scaling.truncate)
-    kinds["truncate"] = false;  // transformers 5.24 reads it here, and not in the object of the layer type
-  j["rope_parameters"] = kinds;
+  if (c.model.window.rope_theta > 0) j["rope_local_base_freq"] = c.model.window.rope_theta;
+  write_rotary_by_kind(c.model, j);
 }
 
-StoredPlace place(const ModelConfig& m, const std::string& weight) {
+}  // namespace
+
+StoredPlace normed_output_place(const ModelConfig& m, const std::string& weight) {
   if (weight == "model.final_layernorm.weight") return {"model.norm.weight"};
   const auto [layer, rest] = layer_name(weight);
   if (layer < 0 || layer >= m.layers()) return {weight};
@@ -123,10 +120,9 @@ StoredPlace place(const ModelConfig& m, const std::string& weight) {
   return {fmt::format("model.layers.{}.{}", layer / 2, part)};
 }
 
-}  // namespace
-
 std::vector<Family> families() {
-  return {{"gemma2", "Gemma2ForCausalLM", read_gemma2, write_gemma2, place}, {"gemma3_text", "Gemma3ForCausalLM", read_gemma3, write_gemma3, place}};
+  return {{"gemma2", "Gemma2ForCausalLM", read_gemma2, write_gemma2, normed_output_place},
+          {"gemma3_text", "Gemma3ForCausalLM", read_gemma3, write_gemma3, normed_output_place}};
 }
 
 }  // namespace gyr::gemma
