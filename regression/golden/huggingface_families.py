@@ -46,6 +46,9 @@ deepseek_v3 = dict(decoder, num_attention_heads=4, num_key_value_heads=4, q_lora
                    num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2, n_shared_experts=2,
                    moe_intermediate_size=8, routed_scaling_factor=1.5)
 del deepseek_v3["head_dim"]
+glm4_moe = dict(decoder, head_dim=8, num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=6, num_experts_per_tok=2, n_group=3, topk_group=2,
+                n_shared_experts=1, moe_intermediate_size=8, routed_scaling_factor=1.5, num_nextn_predict_layers=0,
+                rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5))
 gpt_oss = dict(decoder, num_hidden_layers=4, num_local_experts=5, num_experts_per_tok=2, intermediate_size=12, sliding_window=6, rope_parameters=dict(
     rope_type="yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=2.0, beta_slow=0.5, truncate=False, rope_theta=50.0))
 t5 = dict(vocab_size=40, d_model=16, d_kv=6, d_ff=20, num_layers=2, num_heads=4, relative_attention_num_buckets=16, relative_attention_max_distance=80,
@@ -197,6 +200,11 @@ cases = {
     "olmo3_biases": ("Olmo3", dict({k: x for k, x in decoder.items() if k != "head_dim"}, vocab_size=31, num_attention_heads=8, num_key_value_heads=4, attention_bias=True,
                                    sliding_window=4, layer_types=["full_attention", "sliding_attention"], rope_parameters=dict(
                                        full_attention=dict(rope_type="default", rope_theta=1e4), sliding_attention=dict(rope_type="default", rope_theta=100.0))), 2, 19),
+    "glm4_moe": ("Glm4Moe", dict(glm4_moe), 2, 21),
+    "glm4_moe_biases": ("Glm4Moe", dict(glm4_moe, vocab_size=31, attention_bias=True, use_qk_norm=True, num_key_value_heads=4, first_k_dense_replace=0,
+                                        num_hidden_layers=2, n_group=1, topk_group=1, norm_topk_prob=False,
+                                        rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=1.0)), 2, 17),
+    "glm4_moe_mtp": ("Glm4Moe", dict(glm4_moe, num_nextn_predict_layers=1, n_shared_experts=2), 2, 20),
 }
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # head class of cases that name none
 configs = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}

@@ -336,6 +336,21 @@ ModelConfig olmo3(Draw& d) {
   return m;
 }
 
+ModelConfig glm4_moe(Draw& d) {
+  ModelConfig m = llama(d);
+  m.pattern.clear();
+  const Index layers = d.from(1, 5), dense = d.from(0, layers - 1);
+  for (Index i = 0; i < layers; ++i) m.pattern += i < dense ? "*-" : "*E";
+  m.attention.qkv_bias = m.attention.bias, m.attention.bias = m.mlp.bias = false, m.attention.qk_norm = d.coin();
+  m.attention.rope_scaling = {}, m.attention.head_dim = 8, m.attention.rotary_fraction = 0.25 * double(d.from(1, 4));
+  Routing& r = m.moe.routing;
+  r.score = Routing::sigmoid, r.normalize = d.coin(), r.scale = 0.3 * double(d.from(1, 20));
+  r.groups = d.from(1, 3), r.top_groups = d.from(1, r.groups);
+  m.moe.experts = r.groups * d.from(1, 5), r.top_k = d.from(1, m.moe.experts / r.groups);
+  m.moe.bias = true, m.moe.intermediate_size = d.from(1, 50), m.moe.shared_intermediate_size = m.moe.intermediate_size * d.from(1, 3);
+  return m;
+}
+
 template <ModelConfig (*full)(Draw&)>
 ModelConfig ternary(Draw& d) {
   ModelConfig m = full(d);
@@ -375,6 +390,7 @@ constexpr Drawn drawn[] = {{"llama", llama},
                            {"lfm2", lfm2},
                            {"olmo2", olmo2},
                            {"olmo3", olmo3},
+                           {"glm4_moe", glm4_moe},
                            {"llama", ternary<llama>},
                            {"qwen2", ternary<qwen2>}};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DeepSeek-V3. One transformers layer is a latent attention layer and a SwiGLU layer or an expert layer of ours.
-// Multi-token prediction (MTP) modules are stored as layers after the last one, each with its own copy of embedding and
-// head.
+// DeepSeek-V3 and GLM-4.5. One transformers layer is an attention layer and a SwiGLU layer or an expert layer of ours.
+// The attention of DeepSeek-V3 is latent attention. Multi-token prediction (MTP) modules are stored as layers after the
+// last one, each with its own copy of embedding and head.
 #include "modules/objectives/multi_token.hpp"
 #include "src/huggingface/config_reader.hpp"
 #include "src/huggingface/families/families.hpp"
@@ -49,17 +49,23 @@ void read_latent(ConfigReader& r) {
   r.known("qk_head_dim");
 }
 
-void read_experts(ConfigReader& r) {
+// Values of keys that a file lacks.
+struct Defaults {
+  Index layers, dense, experts, intermediate_size, groups, top_groups;
+  double scale;
+};
+
+void read_experts(ConfigReader& r, const Defaults& d) {
   MoeConfig& c = r.config.model.moe;
   Routing& routing = c.routing;
-  c.experts = r.integer(r.given("num_local_experts") ? "num_local_experts" : "n_routed_experts", 256, 1, most_experts);
-  c.intermediate_size = r.size("moe_intermediate_size", 2048);
+  c.experts = r.integer(r.given("num_local_experts") ? "num_local_experts" : "n_routed_experts", d.experts, 1, most_experts);
+  c.intermediate_size = r.size("moe_intermediate_size", d.intermediate_size);
   c.shared_intermediate_size = c.intermediate_size * r.integer("n_shared_experts", 1, 1, most_experts);
   routing.score = Routing::sigmoid;
   routing.top_k = r.integer("num_experts_per_tok", 8, 1, c.experts);
-  routing.groups = r.integer("n_group", 8, 1, c.experts), routing.top_groups = r.integer("topk_group", 4, 1, routing.groups);
+  routing.groups = r.integer("n_group", d.groups, 1, c.experts), routing.top_groups = r.integer("topk_group", d.top_groups, 1, routing.groups);
   routing.normalize = r.flag("norm_topk_prob", true);
-  routing.scale = r.finite("routed_scaling_factor", 2.5);
+  routing.scale = r.finite("routed_scaling_factor", d.scale);
   c.bias = true;
   for (const char* key : {"output_router_logits", "scoring_func", "topk_method", "aux_loss_alpha", "seq_aux", "ep_size", "moe_layer_freq"})
     r.known(key);
@@ -80,26 +86,33 @@ Index read_depths(ConfigReader& r, Index layers) {
   return depths;
 }
 
+// The first layers have an MLP, the others experts. `attention`: symbol of the attention layers.
+void read_layers(ConfigReader& r, char attention, const Defaults& d) {
+  ModelConfig& m = r.config.model;
+  const Index layers = r.integer("num_hidden_layers", d.layers, 1, most_layers / 2),
+              dense = r.integer("first_k_dense_replace", d.dense, 0, most_layers);
+  for (Index i = 0; i < layers; ++i) m.pattern += {attention, i < dense ? '-' : 'E'};
+  read_experts(r, d);
+  if (const Index depths = read_depths(r, layers); depths > 0)
+    r.config.ahead = module_objective(depths, {attention, layers < dense ? '-' : 'E'}, m.pattern);
+  r.silu("hidden_act");
+}
+
 void read_deepseek_v3(ConfigReader& r) {
   ModelConfig& m = r.config.model;
   r.read_widths(129280, 7168, false);
-  const Index layers = r.integer("num_hidden_layers", 61, 1, most_layers / 2), dense = r.integer("first_k_dense_replace", 3, 0, most_layers);
-  for (Index i = 0; i < layers; ++i) m.pattern += i < dense ? "L-" : "LE";
+  read_layers(r, 'L', {61, 3, 256, 2048, 8, 4, 2.5});
   m.rms_norm_eps = r.not_negative("rms_norm_eps", 1e-6);
   m.mlp.intermediate_size = r.size("intermediate_size", 18432);
-  r.silu("hidden_act");
   r.read_rotary(1e4, {.stretched = true});
   read_latent(r);
-  read_experts(r);
-  if (const Index depths = read_depths(r, layers); depths > 0) r.config.ahead = module_objective(depths, layers < dense ? "L-" : "LE", m.pattern);
   r.known("pretraining_tp");
   r.read_tokens({}, 0, 1, 4096);
   move_rope_settings(r);
 }
 
-void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+void write_layers(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   const ModelConfig& m = c.model;
-  const LatentConfig& l = m.latent;
   write_widths(m, j);
   j["num_hidden_layers"] = m.layers() / 2;
   j["first_k_dense_replace"] = m.pattern.find('E') == std::string::npos ? m.layers() / 2 : Index(m.pattern.find('E')) / 2;
@@ -107,14 +120,6 @@ void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   j["hidden_act"] = ConfigReader::name_of(m.mlp.activation);
   j["rms_norm_eps"] = m.rms_norm_eps;
   j["max_position_embeddings"] = c.positions;
-  j["num_attention_heads"] = l.num_heads, j["num_key_value_heads"] = l.num_heads;
-  j["qk_nope_head_dim"] = l.head_dim, j["qk_rope_head_dim"] = l.rope_dim, j["v_head_dim"] = l.v_head_dim;
-  j["q_lora_rank"] = l.q_rank > 0 ? nlohmann::ordered_json(l.q_rank) : nlohmann::ordered_json(nullptr);
-  j["kv_lora_rank"] = l.kv_rank;
-  j["rope_interleave"] = l.neighbours;
-  j["attention_bias"] = l.bias;
-  j["attention_dropout"] = m.dropout.attention;
-  write_positions(l, j);
   const MoeConfig& e = m.moe;
   j["n_routed_experts"] = e.experts, j["num_experts_per_tok"] = e.routing.top_k;
   j["moe_intermediate_size"] = e.intermediate_size, j["n_shared_experts"] = e.shared_intermediate_size / e.intermediate_size;
@@ -123,9 +128,49 @@ void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
   if (m.objective->depths() > 0) j[depths_key] = m.objective->depths();
 }
 
+void write_deepseek_v3(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const ModelConfig& m = c.model;
+  const LatentConfig& l = m.latent;
+  write_layers(c, j);
+  j["num_attention_heads"] = l.num_heads, j["num_key_value_heads"] = l.num_heads;
+  j["qk_nope_head_dim"] = l.head_dim, j["qk_rope_head_dim"] = l.rope_dim, j["v_head_dim"] = l.v_head_dim;
+  j["q_lora_rank"] = l.q_rank > 0 ? nlohmann::ordered_json(l.q_rank) : nlohmann::ordered_json(nullptr);
+  j["kv_lora_rank"] = l.kv_rank;
+  j["rope_interleave"] = l.neighbours;
+  j["attention_bias"] = l.bias;
+  j["attention_dropout"] = m.dropout.attention;
+  write_positions(l, j);
+}
+
+constexpr const char *partial_key = "partial_rotary_factor", *heads_normed_key = "use_qk_norm";
+
+void read_glm4_moe(ConfigReader& r) {
+  ModelConfig& m = r.config.model;
+  r.read_widths(151552, 4096, false);
+  read_layers(r, '*', {46, 1, 128, 1408, 1, 1, 1});
+  m.rms_norm_eps = r.not_negative("rms_norm_eps", 1e-5);
+  m.mlp.intermediate_size = r.size("intermediate_size", 10944);
+  r.read_heads(96, 8);
+  m.attention.qkv_bias = r.flag("attention_bias", false);  // o_proj has none
+  m.attention.qk_norm = r.flag(heads_normed_key, false);
+  m.attention.rotary_fraction = 0.5;
+  r.read_rotary(1e4, {.partial = true});
+  r.read_tokens({}, {}, {}, 131072);
+}
+
+void write_glm4_moe(const HuggingFaceConfig& c, nlohmann::ordered_json& j) {
+  const AttentionConfig& a = c.model.attention;
+  write_layers(c, j);
+  write_heads(c.model, j);
+  j["attention_bias"] = a.qkv_bias, j[heads_normed_key] = a.qk_norm;
+  write_rotary(a, j);
+  j[depths_key] = c.model.objective->depths();                             // 1 if it is not given
+  j[partial_key] = j["rope_parameters"][partial_key] = a.rotary_fraction;  // 0.5 if it is not given
+}
+
 // An MTP module is stored as one more transformers layer with additional weights; the module's own layers are parts of
 // it.
-StoredPlace deepseek_place(const ModelConfig& m, const std::string& weight) {
+StoredPlace place(const ModelConfig& m, const std::string& weight) {
   const auto [depth, rest] = layer_name(weight, "mtp.");
   if (depth < 0) return llama::layer_pair_place(m, weight);
   const Index layer = m.layers() / 2 + depth;
@@ -151,7 +196,8 @@ bool is_ignored_tensor(const std::string& tensor) { return tensor.ends_with(".ro
 }  // namespace
 
 std::vector<Family> families() {
-  return {{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3, deepseek_place, "", is_ignored_tensor, copies}};
+  return {{"deepseek_v3", "DeepseekV3ForCausalLM", read_deepseek_v3, write_deepseek_v3, place, "", is_ignored_tensor, copies},
+          {"glm4_moe", "Glm4MoeForCausalLM", read_glm4_moe, write_glm4_moe, place, "", is_ignored_tensor, copies}};
 }
 
 }  // namespace gyr::deepseek
