@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "modules/layers/latent_attention.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "kernels/ops/head_norm.hpp"
 #include "modules/context/context_attention.hpp"
@@ -76,12 +78,12 @@ void LatentAttention<T>::declare_compression(const ModelConfig& m, const std::st
 
 template <class T>
 void LatentAttention<T>::declare_heads(const ModelConfig& m, const std::string& name, Parameters& parameters) {
-  const auto matrix = [&](const char* part, Index each, Index width) {
+  const auto matrix = [&](const char* part, Index each, Index width, Storage storage = Storage::factor) {
     const Run run = of_heads(c_, each);
-    return &parameters.declare({name + part, {run.extent, width}, by_rows({run}), normal(m.init_std), Storage::factor});
+    return &parameters.declare({name + part, {run.extent, width}, by_rows({run}), normal(m.init_std), storage});
   };
   q_b_ = c_.q_rank > 0 ? matrix(".q_b_proj.weight", c_.qk_head_dim(), c_.q_rank) : matrix(".q_proj.weight", c_.qk_head_dim(), m.hidden_size);
-  kv_b_ = matrix(".kv_b_proj.weight", c_.head_dim + c_.v_head_dim, c_.kv_rank);
+  kv_b_ = matrix(".kv_b_proj.weight", c_.head_dim + c_.v_head_dim, c_.kv_rank, Storage::narrow);  // generation also reads its transpose
   const Run values = of_heads(c_, c_.v_head_dim);
   o_ = &parameters.declare({name + ".o_proj.weight", {m.hidden_size, values.extent}, by_columns({values}), normal(m.init_std), Storage::factor});
   if (c_.bias) o_bias_ = &parameters.declare({name + ".o_proj.bias", {m.hidden_size}, replicated(), zeros(), Storage::wide, false});
@@ -123,7 +125,7 @@ void LatentAttention<T>::forward(Pass& a, Frame& frame, AllRows<T>& h, Add add, 
   const auto out = frame.put(Keys::attended, rows, v_width());
   const auto lse = frame.put(Keys::lse, rows, heads_.heads);
   if (frame.wants(Keys::qkv)) compress(a, frame, h.gather()), expand(a, frame, h.gather());
-  if (frame.wants(Keys::attended)) attend(a, qkv, out, lse);
+  if (frame.wants(Keys::attended)) attend(a, frame, qkv, out, lse);
   a.show(name_, ".queries", part(qkv, 0), *q_b_);
   a.show(name_, ".attended", out, *o_);
   if (!y.data()) return;
@@ -148,50 +150,109 @@ void LatentAttention<T>::expand(Pass& a, Frame& frame, Tensor2<const T> h) {
   Scope scope(a.dev.scratch);
   const auto expanded = a.scratch<T>("non-rotary keys, and values", a.stream.rows, heads_.heads * heads_.expanded());
   linear<T>(a.dev, q_a_ ? Matrix<const T>(of_queries(latents)) : Matrix<const T>(h), q_b_->template factor<T>(), part(qkv, 0));
-  linear<T>(a.dev, of_keys(latents), kv_b_->template factor<T>(), expanded);
+  if (!absorbs(a)) linear<T>(a.dev, of_keys(latents), kv_b_->template factor<T>(), expanded);
   const RowRotation<A> angles = rotation(a);
   expand_heads<T>(a.dev, heads_, angles.table, angles.index, expanded, shared(compressed), part(qkv, 0), part(qkv, 1), part(qkv, 2));
 }
 
 template <class T>
-void LatentAttention<T>::attend(Pass& a, Tensor2<T> qkv, Tensor2<T> out, Tensor2<A> lse) {
+void LatentAttention<T>::attend(Pass& a, Frame& frame, Tensor2<T> qkv, Tensor2<T> out, Tensor2<A> lse) {
   const Device::Purpose purpose(a.dev, "attention (context parallel): queries, keys, values or outputs of a rank's rows");
-  if (a.context) {
+  if (a.state && a.sequences.seq_length > 1) write_cache(a, frame.get(Keys::latents), qkv);
+  if (absorbs(a)) {
+    attend_to_cache(a, frame, qkv, out);
+  } else if (a.context) {
     context_attention<T>(a, shape(0, 0, 0), scores(a), 0)->forward(part(qkv, 0), part(qkv, 1), part(qkv, 2), out, lse);
   } else {
     Scope scope(a.dev.scratch);
     const AttentionState<A> state = online_softmax_state<T>(a, out, lse);
     const AttentionShape all = shape(a.sequences.batch, a.sequences.seq_length, a.sequences.seq_length);
-    if (a.state) attend_with_past(a, qkv, state);
-    else attention<T>(a.dev, all, a.mask, scores(a), part(qkv, 0), part(qkv, 1), part(qkv, 2), Carry::fresh, state);
+    attention<T>(a.dev, all, a.mask, scores(a), part(qkv, 0), part(qkv, 1), part(qkv, 2), Carry::fresh, state);
     attention_finish<T>(a.dev, all, state, out, lse);
   }
   contribute_once<T>(a.dev, *o_, out);
 }
 
-// Attention with a KV cache (generation). One token per sequence: a single call for all sequences. More tokens:
-// sequence by sequence, because each has its own past length. New K and V are appended to the cache, then the queries
-// attend to all of it.
 template <class T>
-void LatentAttention<T>::attend_with_past(Pass& a, Tensor2<T> qkv, AttentionState<A> state) {
-  const Index seq_length = a.sequences.seq_length, width = k_width() + v_width(), capacity = a.state->capacity();
-  const auto cache = a.state->tensor(a.dev, this, Keys::cache, capacity, width);
-  if (seq_length == 1) {
-    const Matrix<T> x(qkv);
-    return attention_step<T>(a.dev, shape(a.sequences.batch, 1, capacity), scale_, columns(x, 0, k_width()), columns(x, k_width(), width),
-                             kv_cache(a, cache, k_width(), true), tokens_before(a), state);
-  }
+bool LatentAttention<T>::absorbs(const Pass& a) const {
+  const std::vector<Index>& past = a.sequences.past;
+  return a.state && (a.sequences.seq_length == 1 || std::any_of(past.begin(), past.end(), [](Index n) { return n > 0; }));
+}
+
+template <class T>
+Tensor3<T> LatentAttention<T>::cache(Pass& a) const {
+  return a.state->tensor(a.dev, this, Keys::cache, a.state->capacity(), cached_width());
+}
+
+template <class T>
+Matrix<const T> LatentAttention<T>::w_expand(Index h, Index first, Index count) const {
+  return Matrix<const T>(kv_b_->template matrix<const T>()).block(h * heads_.expanded() + first, count, 0, c_.kv_rank);
+}
+
+// Appends the rows of this pass to the cache. With one token per sequence, attention_step does it.
+template <class T>
+void LatentAttention<T>::write_cache(Pass& a, Tensor2<const T> latents, Tensor2<const T> qkv) {
+  const Index length = a.sequences.seq_length, capacity = a.state->capacity();
+  const Tensor3<T> all = cache(a);
   for (Index b = 0; b < a.sequences.batch; ++b) {
-    const Index past = a.sequences.past_of(b), first = b * seq_length;
-    const Tensor2<T> mine(cache.data() + (a.sequences.first_sequence + b) * capacity * width, capacity, width);
-    convert<T, T>(a.dev, Matrix<T>(qkv).block(first, seq_length, k_width(), width), rows(mine, past, seq_length));
-    const auto known = rows(mine, 0, past + seq_length);
+    const Tensor2<T> mine(all.data() + (a.sequences.first_sequence + b) * capacity * cached_width(), capacity, cached_width());
+    write_rows(a, latents, qkv, b * length, rows(mine, a.sequences.past_of(b), length));
+  }
+}
+
+// Rows of the cache for the rows of this pass from `first` on. All heads have the same rotary channels of a key.
+template <class T>
+void LatentAttention<T>::write_rows(Pass& a, Tensor2<const T> latents, Tensor2<const T> qkv, Index first, Tensor2<T> to) const {
+  const Index count = Index(to.extent(0));
+  convert<T, T>(a.dev, of_keys(latents).block(first, count, 0, c_.kv_rank), columns(to, 0, c_.kv_rank));
+  convert<T, T>(a.dev, part(qkv, 1).block(first, count, c_.head_dim, c_.rope_dim), columns(to, c_.kv_rank, c_.rope_dim));
+}
+
+// Queries of all heads times B_k, followed by their rotary channels: (R, heads (kv_rank + rope_dim)) in scratch.
+template <class T>
+Tensor2<T> LatentAttention<T>::absorb(Pass& a, Tensor2<const T> qkv) const {
+  const Index count = Index(qkv.extent(0));
+  const auto absorbed = a.scratch<T>("absorbed queries", count, heads_.heads * cached_width());
+  for (Index h = 0; h < heads_.heads; ++h) {
+    const Matrix<const T> q = columns(qkv, h * heads_.width(), heads_.width());
+    const Matrix<T> to = columns(absorbed, h * cached_width(), cached_width());
+    linear_backward_input<T>(a.dev, q.block(0, count, 0, c_.head_dim), w_expand(h, 0, c_.head_dim), to.block(0, count, 0, c_.kv_rank));
+    convert<T, T>(a.dev, q.block(0, count, c_.head_dim, c_.rope_dim), to.block(0, count, c_.kv_rank, c_.rope_dim));
+  }
+  return absorbed;
+}
+
+// One token per sequence: a single call for all sequences, which also appends the tokens to the cache. More tokens: sequence by sequence, because
+// each has its own past length.
+template <class T>
+void LatentAttention<T>::attend_to_cache(Pass& a, Frame& frame, Tensor2<T> qkv, Tensor2<T> out) {
+  const Index length = a.sequences.seq_length, count = Index(qkv.extent(0)), capacity = a.state->capacity(), heads = heads_.heads;
+  Scope scope(a.dev.scratch);
+  const Tensor2<T> queries = absorb(a, qkv), sums = a.scratch<T>("weighted sums of latents", count, heads * c_.kv_rank);
+  const Tensor2<A> lse = a.scratch<A>("log-sum-exp of the scores", count, heads);
+  const AttentionState<A> state = online_softmax_state<T>(a, sums, lse);
+  const auto shape = [&](Index batch, Index queries, Index keys) {
+    return AttentionShape{batch, queries, keys, heads, 1, cached_width(), c_.kv_rank};
+  };
+  const Tensor3<T> all = cache(a);
+  if (length == 1) {
+    const auto fresh = a.scratch<T>("rows for the KV cache", count, cached_width());
+    write_rows(a, frame.get(Keys::latents), qkv, 0, fresh);
+    attention_step<T>(a.dev, shape(count, 1, capacity), scale_, queries, fresh, kv_cache(a, all, 0, true), tokens_before(a), state);
+  }
+  for (Index b = 0; length > 1 && b < a.sequences.batch; ++b) {
+    const Index past = a.sequences.past_of(b), first = b * length;
+    const Tensor2<T> mine(all.data() + (a.sequences.first_sequence + b) * capacity * cached_width(), capacity, cached_width());
+    const auto known = rows(mine, 0, past + length);
     Mask mask = a.mask;
     mask.first_query += past;
-    attention<T>(a.dev, shape(1, seq_length, past + seq_length), mask, scale_, Matrix<T>(qkv).block(first, seq_length, 0, k_width()),
-                 columns(known, 0, k_width()), columns(known, k_width(), v_width()), Carry::fresh,
-                 {rows(state.o, first, seq_length), rows(state.m, first, seq_length), rows(state.l, first, seq_length)});
+    attention<T>(a.dev, shape(1, length, past + length), mask, scale_, rows(queries, first, length), known, columns(known, 0, c_.kv_rank),
+                 Carry::fresh, {rows(state.o, first, length), rows(state.m, first, length), rows(state.l, first, length)});
   }
+  attention_finish<T>(a.dev, shape(a.sequences.batch, length, length), state, sums, lse);
+  for (Index h = 0; h < heads; ++h)
+    linear<T>(a.dev, columns(sums, h * c_.kv_rank, c_.kv_rank), w_expand(h, c_.head_dim, c_.v_head_dim),
+              columns(out, h * c_.v_head_dim, c_.v_head_dim));
 }
 
 // Gradients of the queries, keys and values that attention reads (after RoPE). The result is in scratch until the

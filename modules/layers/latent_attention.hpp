@@ -4,6 +4,9 @@
 //   (c_q ; c ; r) = A h,   q = B_q norm(c_q),   (k' ; v) = B norm(c) for each head,   k = (k' ; rotated r)
 //   h normed row, c_q query latent, c key/value latent, r rotary channels of the keys
 // Sharded over the tensor-parallel ranks by heads. The latents are computed on every rank, and each rank has a partial gradient of them.
+// Generation: the KV cache holds norm(c) and rotated r of each token, kv_rank + rope_dim values for all heads together. With B = (B_k ; B_v) of a
+// head, a score is q_nope B_k norm(c) + q_rope r, so queries are multiplied by B_k (absorbed) and attend to the cached rows as to one key head. The
+// weighted sum of cached norm(c) is multiplied by B_v.
 #pragma once
 
 #include "kernels/ops/attention.hpp"
@@ -65,8 +68,17 @@ class LatentAttention final : public Branch<T> {
   void declare_heads(const ModelConfig&, const std::string& name, Parameters&);
   void compress(Pass&, Frame&, Tensor2<const T> h);
   void expand(Pass&, Frame&, Tensor2<const T> h);
-  void attend(Pass&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<A> lse);
-  void attend_with_past(Pass&, Tensor2<T> qkv, AttentionState<A>);
+  void attend(Pass&, Frame&, Tensor2<T> qkv, Tensor2<T> out, Tensor2<A> lse);
+  // True if keys and values of earlier tokens come from the cache, so that queries are absorbed.
+  bool absorbs(const Pass&) const;
+  Index cached_width() const { return c_.kv_rank + c_.rope_dim; }
+  // Rows [first, first + count) of kv_b_proj within those of head h: N for keys, then V for values.
+  Matrix<const T> w_expand(Index h, Index first, Index count) const;
+  void write_cache(Pass&, Tensor2<const T> latents, Tensor2<const T> qkv);
+  void write_rows(Pass&, Tensor2<const T> latents, Tensor2<const T> qkv, Index first, Tensor2<T> to) const;
+  void attend_to_cache(Pass&, Frame&, Tensor2<T> qkv, Tensor2<T> out);
+  Tensor2<T> absorb(Pass&, Tensor2<const T> qkv) const;
+  Tensor3<T> cache(Pass&) const;
   Tensor2<A> attend_backward(Pass&, Frame&, Tensor2<const T> dout);
   void compress_backward(Pass&, Frame&, Tensor2<T> dlatents);
 

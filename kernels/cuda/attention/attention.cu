@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Attention for any scalar type and head widths up to 256, without tensor cores. One warp computes one query of a head
+// Attention for any scalar type and head widths up to 256, in the forward values of up to 512 and keys of any width, without tensor cores. One warp computes one query of a head
 // (output and dQ), or one key of a key head (dK and dV). Its lanes process 32 keys (or queries) at a time, then the
 // columns of the head. Each output element is accumulated by a single warp.
 #include <algorithm>
@@ -33,9 +33,9 @@ struct HeadRow {
 };
 
 // One value per column of a head, distributed over the lanes of a warp.
-template <class A>
+template <class A, int P = parts>
 struct Columns {
-  A at[parts] = {};
+  A at[P] = {};
 
   // Adds the sum over l < count of (factor of lane l) * rows(l).
   template <class Rows>
@@ -43,14 +43,14 @@ struct Columns {
     for (int l = 0; l < count; ++l) {
       const A f = shuffle(factor, l);
       const auto row = rows(l);
-      for (int p = 0; p < parts; ++p)
+      for (int p = 0; p < P; ++p)
         if (const Index e = p * warp_size + lane(); e < width) at[p] += f * row(e);
     }
   }
   // x(r, first + e) = become(x, first + e, value of column e) for all columns e of the head.
   template <class Become>
   GYR_DEVICE void store(const Global<A>& x, Index r, Index first, Index width, const Become& become) const {
-    for (int p = 0; p < parts; ++p)
+    for (int p = 0; p < P; ++p)
       if (const Index e = p * warp_size + lane(); e < width) x.store(r, first + e, become(x, first + e, at[p]));
   }
 };
@@ -76,7 +76,7 @@ struct Query {
   GYR_DEVICE HeadRow<T> key(const Global<const T>& x, Index j, Index width) const { return {x, first_key_row + j, kv_head * width, width}; }
 };
 
-template <class T>
+template <class T, int P>
 GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc<T>> bias, bool fresh, Global<const T> q, Global<const T> k,
                           Global<const T> v, Global<Acc<T>> o, Global<Acc<T>> m, Global<Acc<T>> l) {
   using A = Acc<T>;
@@ -85,7 +85,7 @@ GYR_KERNEL forward_kernel(Heads s, ScoreOf<Acc<T>> score_of, Distances<const Acc
     const Query<T> at(s, task);
     const auto query = at.of(q, s.head_dim);
     A top = fresh ? -std::numeric_limits<A>::infinity() : m.load(at.row, at.head), sum = fresh ? A(0) : l.load(at.row, at.head), kept = 1;
-    Columns<A> out;
+    Columns<A, P> out;
     for (Index j = at.hidden; j < at.seen; j += warp_size) {
       const int count = least(at.seen - j, warp_size);
       const Index mine = j + lane();
@@ -302,7 +302,8 @@ void attend(Device& dev, const Heads& s, const ScoreRule& scores, const Distance
             Matrix<const T> v, bool fresh, AttentionState<Acc<T>> state) {
   if constexpr (std::is_same_v<T, bf16>)
     if (!scores.bias && attention_by_tensor_cores(dev, s, scores, q, k, v, fresh, state)) return;
-  launch(dev, "attention", grid_of_warps(s.batch * s.queries * s.num_heads), forward_kernel<T>, s, ScoreOf<Acc<T>>(scores), bias, fresh, q, k, v,
+  launch(dev, "attention", grid_of_warps(s.batch * s.queries * s.num_heads),
+         s.v_head_dim <= parts * warp_size ? forward_kernel<T, parts> : forward_kernel<T, wide_parts>, s, ScoreOf<Acc<T>>(scores), bias, fresh, q, k, v,
          state.o, state.m, state.l);
 }
 
@@ -364,6 +365,7 @@ template <class T>
 void attention_backward(Device& dev, const AttentionShape& shape, const Mask& mask, const ScoreRule& scores, Matrix<const T> q, Matrix<const T> k,
                         Matrix<const T> v, Tensor2<const T> dout, Tensor2<const Acc<T>> lse, Tensor2<const Acc<T>> delta, Matrix<Acc<T>> dq,
                         Matrix<Acc<T>> dk, Matrix<Acc<T>> dv) {
+  ensure_widths(shape.head_dim, shape.v_head_dim, parts);
   const Heads heads(shape, mask);
   const double each = 6.0 * double(shape.head_dim) + 4.0 * double(shape.v_head_dim) + (scores.cap > 0 ? 12 : 5) + (scores.bias ? 3 : 0);
   const auto run = dev.launch("attention_backward", each * pairs(shape, mask), bytes<T>(shape, 4));

@@ -8,7 +8,13 @@
 
 namespace gyr::backend {
 
-inline constexpr int parts = 8;  // maximum number of 32-column parts of a head; each lane holds one column of each part
+// Maximum number of 32-column parts of a head, of which each lane holds one column: in general, and for values in the forward.
+inline constexpr int parts = 8, wide_parts = 16;
+
+inline void ensure_widths(Index keys, Index values, int most_parts) {
+  ensure(keys <= most_parts * cuda::warp_size && values <= most_parts * cuda::warp_size,
+         "attention head widths are {} (queries, keys) and {} (values); the maximum is {}", keys, values, most_parts * cuda::warp_size);
+}
 
 inline cuda::Grid grid_of_warps(Index tasks) { return {std::min(cuda::ceil_div(tasks, cuda::usual_warps), cuda::most_blocks), cuda::usual_threads}; }
 
@@ -43,8 +49,7 @@ struct Heads {
       : batch(s.batch), queries(s.queries), keys(s.keys), num_heads(s.num_heads), num_kv_heads(s.num_kv_heads), head_dim(s.head_dim),
         v_head_dim(s.v_head_dim), visible(s, m), positions(m.documents.positions), ahead(m.documents.ahead), first_query(m.first_query),
         first_key(m.first_key), first_sequence(m.first_sequence) {
-    ensure(s.head_dim <= parts * cuda::warp_size && s.v_head_dim <= parts * cuda::warp_size,
-           "attention head widths are {} (queries, keys) and {} (values); the maximum is {}", s.head_dim, s.v_head_dim, parts * cuda::warp_size);
+    ensure_widths(0, s.v_head_dim, wide_parts);
   }
   GYR_FUNCTION Index group() const { return num_heads / num_kv_heads; }
   // Query i of sequence b sees the keys [hidden, seen).

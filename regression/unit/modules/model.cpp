@@ -313,6 +313,34 @@ TEST(model, kv_cache_holds_no_more_than_the_window) {
     EXPECT_EQ(bytes("W", window, 30), rounded((window < 30 ? window - 1 : 30) * token)) << window;
 }
 
+// Latent attention caches the normed key/value latent and the rotary key channels of a token, for all heads together.
+TEST(model, latent_cache_does_not_depend_on_heads) {
+  ModelConfig m = named("T2").model;
+  m.pattern = "L";
+  const auto rounded = [](Index bytes) { return (bytes + 255) / 256 * 256; };
+  for (const Index heads : {1, 2, 16})
+    for (const Index rank : {1, 5, 12}) {
+      m.latent.num_heads = heads, m.latent.head_dim = 4, m.latent.rope_dim = 6, m.latent.v_head_dim = 5, m.latent.kv_rank = rank;
+      Reader<float> reader(m, 3, 30);
+      reader.read(std::vector<Token>(3, 5), 0);
+      EXPECT_EQ(reader.state_bytes(), rounded(3 * 30 * (rank + 6) * Index(sizeof(float)))) << heads << " heads, latent of " << rank;
+    }
+}
+
+// Queries multiplied by the expansion of the keys, over cached latents, give the logits of expanded keys and values.
+TEST(model, latent_incremental_decoding_matches_full_prefill) {
+  for (const Index q_rank : {0, 6})
+    for (const bool neighbours : {true, false}) {
+      Case c = named("T2");
+      c.model.pattern = "L-L";
+      LatentConfig& latent = c.model.latent;
+      latent.num_heads = 3, latent.head_dim = 4, latent.rope_dim = 6, latent.v_head_dim = 5, latent.q_rank = q_rank, latent.kv_rank = 7;
+      latent.rope_theta = 100, latent.neighbours = latent.bias = neighbours;
+      expect_decoding_matches_prefill<double>(c, 1e-12);
+      expect_decoding_matches_prefill<float>(c, 1e-5);
+    }
+}
+
 // Three prompts of different lengths give the same tokens together, in smaller batches and one at a time. Each token is
 // the most likely one after all tokens before it.
 TEST_P(model, batched_generation_equals_one_prompt_at_a_time) {
