@@ -9,7 +9,7 @@
 
 namespace gyr {
 
-// Names as in Hugging Face: silu, gelu, gelu_new (gelu_tanh here), relu2, tanh, relu, sigmoid.
+// Names as in Hugging Face: silu, gelu, gelu_new (gelu_tanh here), relu2, tanh, relu, sigmoid, quick_gelu.
 //   silu       x sigmoid(x)
 //   gelu       x Phi(x), Phi the distribution function of a standard normal
 //   gelu_tanh  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
@@ -18,7 +18,8 @@ namespace gyr {
 //   clamped_swiglu  gpt-oss: c sigmoid(1.702 c) with c = min(x, 7); in glu, clamp(up, -7, 7) + 1 replaces up
 //   relu       max(x, 0)
 //   sigmoid    sigmoid(x): a gate of what another branch computes
-enum class Activation { silu, gelu, gelu_tanh, relu2, tanh, clamped_swiglu, relu, sigmoid };
+//   quick_gelu x sigmoid(1.702 x): CLIP
+enum class Activation { silu, gelu, gelu_tanh, relu2, tanh, clamped_swiglu, relu, sigmoid, quick_gelu };
 
 template <class T>
 void glu(Device&, Activation, Tensor2<const T> gate_up /*(R,2F)*/, double multiplier, Tensor2<T> y /*(R,F)*/);

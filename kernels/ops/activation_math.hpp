@@ -12,7 +12,7 @@ namespace gyr {
 
 inline constexpr double gelu_slant = 1.5957691216057308;  // 2 sqrt(2/pi): (1 + tanh(u)) / 2 = sigmoid(2 u)
 inline constexpr double gelu_cubic = 0.044715;
-inline constexpr double clamped_limit = 7, clamped_slant = 1.702;
+inline constexpr double clamped_limit = 7, clamped_slant = 1.702, quick_slant = 1.702;
 
 template <Activation a, class A>
 GYR_FUNCTION A activation_at(A x) {
@@ -25,6 +25,7 @@ GYR_FUNCTION A activation_at(A x) {
     return held * sigmoid(A(clamped_slant) * held);
   } else if constexpr (a == Activation::relu) return x > A(0) ? x : A(0);
   else if constexpr (a == Activation::sigmoid) return sigmoid(x);
+  else if constexpr (a == Activation::quick_gelu) return x * sigmoid(A(quick_slant) * x);
   else return x > A(0) ? x * x : A(0);
 }
 
@@ -42,7 +43,10 @@ GYR_FUNCTION A activation_slope(A x) {
     return x > A(clamped_limit) ? A(0) : s * (A(1) + A(clamped_slant) * x * (A(1) - s));
   } else if constexpr (a == Activation::relu) return x > A(0) ? A(1) : A(0);
   else if constexpr (a == Activation::sigmoid) return sigmoid(x) * (A(1) - sigmoid(x));
-  else return x > A(0) ? A(2) * x : A(0);
+  else if constexpr (a == Activation::quick_gelu) {
+    const A s = sigmoid(A(quick_slant) * x);
+    return s * (A(1) + A(quick_slant) * x * (A(1) - s));
+  } else return x > A(0) ? A(2) * x : A(0);
 }
 
 // Factor of a(gate) in glu, as a function of up, and its derivative. The factor is up itself, or clamp(up, -7, 7) + 1
@@ -70,6 +74,7 @@ void with_activation(Activation a, const Body& body) {
     case Activation::clamped_swiglu: return body(std::integral_constant<Activation, Activation::clamped_swiglu>());
     case Activation::relu: return body(std::integral_constant<Activation, Activation::relu>());
     case Activation::sigmoid: return body(std::integral_constant<Activation, Activation::sigmoid>());
+    case Activation::quick_gelu: return body(std::integral_constant<Activation, Activation::quick_gelu>());
   }
 }
 

@@ -34,7 +34,8 @@ class Mlp final : public Branch<T> {
 };
 
 // Words of the deck for activation functions, in the order of enum Activation.
-inline const std::vector<std::string> activation_words{"silu", "gelu", "gelu_tanh", "relu2", "tanh", "clamped_swiglu", "relu", "sigmoid"};
+inline const std::vector<std::string> activation_words{"silu",           "gelu", "gelu_tanh", "relu2",     "tanh",
+                                                       "clamped_swiglu", "relu", "sigmoid",   "quick_gelu"};
 
 // Run of inner channels (weight.hpp) that the tensor-parallel ranks shard.
 inline Run inner_channels(const MlpConfig& c) { return {c.intermediate_size, c.intermediate_size, false, "mlp.intermediate_size"}; }

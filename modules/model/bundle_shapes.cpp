@@ -12,7 +12,7 @@ std::vector<BundleShape> bundle_shapes(const ModelConfig& c, DType dtype, const 
   if (rows.source > 0 || rows.before > 0) {
     const Span reading = retrieval_layers(c);
     const Index source_width = encoder_config(c).hidden_size;
-    const bool reads_source = has_encoder(c) || layer < reading.last;
+    const bool reads_source = reads_images(c) ? layer <= layers_of_encoder(c) : has_encoder(c) || layer < reading.last;
     if (rows.source > 0 && reads_source) shapes.push_back({&encoder_stream, dtype, rows.source, source_width});
     if (rows.before > 0 && layer > reading.first && layer < reading.last) shapes.push_back({&neighbours_before, dtype, rows.before, source_width});
   }

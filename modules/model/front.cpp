@@ -18,10 +18,11 @@ std::map<std::string, FrontType>& fronts() {
 RegisteredFront::RegisteredFront(FrontType type) { fronts().emplace(type.name, std::move(type)); }
 
 const FrontType& encoder_front(const ModelConfig& c) {
-  if (const auto found = fronts().find(c.encoder_front); found != fronts().end()) return found->second;
+  const std::string name = reads_images(c) ? "patches" : c.encoder_front;
+  if (const auto found = fronts().find(name); found != fronts().end()) return found->second;
   std::string known;
   for (const auto& [name, type] : fronts()) known += (known.empty() ? "" : ", ") + name;
-  fail(Exit::config, "the encoder has no front named {}; the fronts are {}", c.encoder_front, known);
+  fail(Exit::config, "the encoder has no front named {}; the fronts are {}", name, known);
 }
 
 std::vector<NamedField> front_fields(const ModelConfig& c, Index length) {

@@ -52,11 +52,32 @@ LayerFlops operator+(const LayerFlops& a, const LayerFlops& b) {
 
 LayerFlops operator*(double n, const LayerFlops& a) { return {n * a.gemms, n * a.attention, n * a.recurrence, n * a.scan, n * a.convolution}; }
 
-bool has_encoder(const ModelConfig& c) { return c.pattern.find(encoder_end) != std::string::npos; }
+namespace {
 
-Index layers_of_encoder(const ModelConfig& c) { return has_encoder(c) ? Index(c.pattern.find(encoder_end)) : 0; }
+std::size_t end_of_encoder(const ModelConfig& c) { return c.pattern.find_first_of(std::string{encoder_end, tower_end}); }
+
+// The configuration of a vision tower: LayerNorms with biases before the branches, biases everywhere, and no rotary positions.
+ModelConfig tower_config(const ModelConfig& c) {
+  const VisionConfig& v = c.vision;
+  ModelConfig t;
+  t.pattern = c.pattern, t.vision = v, t.init_std = c.init_std, t.lora = c.lora, t.vocab_size = c.vocab_size;
+  t.hidden_size = v.hidden_size, t.norm = NormType::layer, t.rms_norm_eps = v.norm_eps;
+  t.attention.num_heads = t.attention.num_kv_heads = v.num_heads, t.attention.head_dim = v.hidden_size / v.num_heads;
+  t.attention.rotary_fraction = 0, t.attention.bias = true, t.attention.causal = false;
+  t.mlp.intermediate_size = v.intermediate_size, t.mlp.activation = v.activation, t.mlp.gated = false, t.mlp.bias = true;
+  return t;
+}
+
+}  // namespace
+
+bool has_encoder(const ModelConfig& c) { return end_of_encoder(c) != std::string::npos; }
+
+bool reads_images(const ModelConfig& c) { return c.pattern.find(tower_end) != std::string::npos; }
+
+Index layers_of_encoder(const ModelConfig& c) { return has_encoder(c) ? Index(end_of_encoder(c)) : 0; }
 
 ModelConfig encoder_config(const ModelConfig& c) {
+  if (reads_images(c)) return tower_config(c);
   ModelConfig e = c;
   if (const auto& own = c.encoder)
     e.hidden_size = own->hidden_size, e.norm = own->norm, e.rms_norm_eps = own->rms_norm_eps, e.attention = own->attention, e.mlp = own->mlp;
@@ -93,7 +114,8 @@ LayerFlops layer_flops(const ModelConfig& c, Index layer, const TextLengths& n) 
   const LayerType& type = layer_type(c.pattern[layer]);
   if (is_larger_first(c, layer)) return type.flops(c, n) + type.traits.flops_of_first(c, n);
   if (layer >= layers_of_encoder(c)) return type.flops(c, n);
-  return double(n.source) / double(n.text) * type.flops(config_of_layer(c, layer), n.source);
+  const Index length = reads_images(c) ? c.vision.rows() : n.source;  // each image is a sequence of its own
+  return double(n.source) / double(n.text) * type.flops(config_of_layer(c, layer), length);
 }
 
 }  // namespace gyr

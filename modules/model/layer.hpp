@@ -120,10 +120,13 @@ inline auto attends(AttentionKind kind) {
 // Symbol that ends the encoder: layers before it read the source bidirectionally, layers after it generate the text. A
 // pattern has at most one.
 inline constexpr char encoder_end = '>';
+// Symbol that ends a vision tower, an encoder of images: its rows take the places of image tokens in the text.
+inline constexpr char tower_end = 'V';
 bool has_encoder(const ModelConfig&);
-Index layers_of_encoder(const ModelConfig&);  // number of layers before the symbol >; 0: no encoder
+bool reads_images(const ModelConfig&);        // true if the encoder is a vision tower
+Index layers_of_encoder(const ModelConfig&);  // number of layers before the symbol > or V; 0: no encoder
 // A model is a list of stacks, each with a configuration of its own. The pattern of a model with an encoder is that of two
-// stacks, joined by the symbol >, which belongs to the second: the text reads the output of the encoder.
+// stacks, joined by the symbol > or V, which belongs to the second: the text reads the output of the encoder.
 struct Stack {
   Span layers;
   ModelConfig config;

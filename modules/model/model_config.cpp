@@ -69,6 +69,38 @@ void check_retrieval(const ModelConfig& c) {
   check_heads(encoder_config(c).attention);
 }
 
+// A tower reads images for a causal text without norm or dropout on its embedding.
+void check_tower(const ModelConfig& c) {
+  if (!reads_images(c)) return;
+  const std::size_t end = c.pattern.find(tower_end);
+  require(end > 0 && end + 1 < c.pattern.size() && c.pattern.find(tower_end, end + 1) == std::string::npos, Exit::config,
+          "model.pattern: V ends the vision tower and must occur once, after the tower's layers and before those of the text");
+  const std::string place = fmt::format("model.pattern: V at {} ends a vision tower", end + 1);
+  const std::string tower = c.pattern.substr(0, end);
+  const std::size_t other = tower.find_first_not_of("*-");
+  require(other == std::string::npos, Exit::config, "{}, and layer {} is '{}'; a tower has layers * and -", place, other + 1,
+          tower[other == std::string::npos ? 0 : other]);
+  require(c.pattern.find(encoder_end) == std::string::npos && !reads_neighbours(c), Exit::config,
+          "{}; encoders of text (> and R) cannot be combined with it; leave them out", place);
+  require(c.attention.causal, Exit::config, "{} for a causal text, and model.attention.causal is false; set it to true", place);
+  require(!c.has_embed_norm() && c.attention.relative_bias.buckets == 0, Exit::config,
+          "{}; the text needs norms in front of branches and no relative position bias; take norm_placement: before or both, embed_norm: false and "
+          "relative_bias.buckets: 0",
+          place);
+  require(c.dropout.embedding == 0, Exit::config, "{}, and model.dropout.embedding = {} would not apply to its rows; set it to 0", place,
+          c.dropout.embedding);
+  require(c.attention.rotary_sections.count == 1, Exit::config, "{}, whose rows have one position; leave out position components (M-RoPE)", place);
+  const VisionConfig& v = c.vision;
+  divides(v.num_heads, v.hidden_size, "vision.num_heads must divide vision.hidden_size");
+  divides(v.patch_size, v.image_size, "vision.patch_size must divide vision.image_size");
+  require(v.activation != Activation::clamped_swiglu && v.projector_activation != Activation::clamped_swiglu, Exit::config,
+          "model.vision: clamped_swiglu needs a gate, which neither tower nor projector has; take another activation");
+  require(v.rows_in_text() > 0, Exit::config, "model.vision.image_size = {}: its only row is dropped; take a larger image, or drop_first_row: false",
+          v.image_size);
+  require(v.image_token < c.vocab_size, Exit::config, "model.vision.image_token = {} is none of the {} tokens of model.vocab_size", v.image_token,
+          c.vocab_size);
+}
+
 void check_relative_bias(const ModelConfig& c) {
   const RelativeBiasConfig &r = c.attention.relative_bias, &of_encoder = c.encoder ? c.encoder->attention.relative_bias : r;
   require(of_encoder.buckets == r.buckets && (r.buckets == 0 || !c.encoder || c.encoder->attention.num_heads == c.attention.num_heads), Exit::config,
@@ -100,6 +132,16 @@ void check_linear(const ModelConfig& c) {
 
 }  // namespace
 
+VisionConfig vision_defaults(VisionTower tower) {
+  VisionConfig v;
+  if (tower == VisionTower::clip) return v;
+  v.tower = tower;
+  v.hidden_size = 1152, v.intermediate_size = 4304, v.image_size = 384;
+  v.activation = Activation::gelu_tanh, v.norm_eps = 1e-6, v.drops_first_row = false;
+  v.pixels = {{.5, .5, .5}, {.5, .5, .5}};
+  return v;
+}
+
 void check(const ModelConfig& c) {
   require(!c.pattern.empty(), Exit::config, "model.pattern: there must be at least one layer");
   for (const char symbol : c.pattern) layer_type(symbol);
@@ -107,6 +149,7 @@ void check(const ModelConfig& c) {
   require(c.latent.rope_dim % 2 == 0, Exit::config, "model.latent.rope_dim: RoPE rotates pairs of channels, but {} is odd", c.latent.rope_dim);
   check_encoder(c);
   check_retrieval(c);
+  check_tower(c);
   check_relative_bias(c);
   check_linear(c);
   require(c.mlp.gated || c.mlp.activation != Activation::clamped_swiglu, Exit::config,

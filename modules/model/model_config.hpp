@@ -15,6 +15,7 @@
 #include "kernels/ops/gate.hpp"
 #include "kernels/ops/rope.hpp"
 #include "kernels/ops/routing.hpp"
+#include "kernels/ops/vision/patches.hpp"
 #include "modules/settings/limits.hpp"
 #include "modules/weights/adapter.hpp"
 
@@ -143,6 +144,34 @@ struct RetrievalConfig {
   Index source_length(Index tokens) const { return tokens / chunk * neighbours * neighbour_length(); }
 };
 
+enum class VisionTower { clip, siglip };
+
+// Vision tower, the layers before the symbol V: a Vision Transformer over the patches of each image, whose rows take the places
+// of image tokens in the text, see patch_front.cpp and image_rows.cpp. Names are those of vision_config in LLaVA's config.json.
+struct VisionConfig {
+  VisionTower tower = VisionTower::clip;
+  Index hidden_size = 1024, num_heads = 16, intermediate_size = 4096;
+  Index image_size = 336, patch_size = 14;  // pixels per side of an image, and of a patch
+  Activation activation = Activation::quick_gelu;
+  double norm_eps = 1e-5;
+  bool drops_first_row = true;  // the first row of an image does not enter the text (vision_feature_select_strategy = default)
+  Activation projector_activation = Activation::gelu;
+  bool projector_bias = true;
+  std::int32_t image_token = 0;  // token of the text whose place a row of an image takes (image_token_id)
+  Index images = 1;              // largest number of images of a sequence, for which memory is planned
+  Index unused_layers = 0;       // layers after those of the pattern, which are stored and exported, but not computed
+  PixelScale pixels{{.48145466, .4578275, .40821073}, {.26862954, .26130258, .27577711}};
+
+  bool has_class_row() const { return tower == VisionTower::clip; }
+  Index patch_values() const { return image_channels * patch_size * patch_size; }
+  Index patches() const { return (image_size / patch_size) * (image_size / patch_size); }
+  Index rows() const { return patches() + Index(has_class_row()); }  // rows of an image in the tower
+  Index first_row() const { return Index(drops_first_row); }         // first of the rows that enter the text
+  Index rows_in_text() const { return rows() - first_row(); }
+  Index rows_of_sequence() const { return images * rows(); }
+};
+VisionConfig vision_defaults(VisionTower);  // values of openai/clip-vit-large-patch14-336, or of google/siglip-so400m-patch14-384
+
 // Dropout probabilities of the model in training, see kernels/ops/dropout.hpp.
 struct DropoutConfig {
   // Dropout of the embedding output, of what branches add to the residual stream, of attention weights, and of a classifier's input.
@@ -194,6 +223,7 @@ struct ModelConfig {
   MoeConfig moe;
   LatentConfig latent;
   RetrievalConfig retrieval;
+  VisionConfig vision;
   DropoutConfig dropout;
   LoraConfig lora;
   std::shared_ptr<const Objective> objective = next_token();  // training objective

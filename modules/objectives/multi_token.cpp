@@ -173,7 +173,7 @@ std::string last_block(const std::string& pattern) {
   const auto mixes = [](char symbol) { return layer_type(symbol).traits.mixes_tokens(); };
   const auto last = std::find_if(pattern.rbegin(), pattern.rend(), mixes);
   std::string block = last == pattern.rend() ? pattern : std::string(last.base() - 1, pattern.end());
-  std::erase_if(block, [](char symbol) { return symbol == encoder_end || layer_type(symbol).traits.reads_source(); });
+  std::erase_if(block, [](char symbol) { return symbol == encoder_end || symbol == tower_end || layer_type(symbol).traits.reads_source(); });
   return block;
 }
 

@@ -65,6 +65,9 @@ struct SequenceLayout {
   // Decoder: for each row, the counts of visible encoder tokens before and after the index that equals the row's own
   // position; empty: all encoder tokens are visible.
   Documents visible_encoder_range = {};
+  // Vision tower: for each row of the text, the row of the images that takes its place; for each row of the images, that row of
+  // the text. -1: none.
+  Tensor1<const std::int32_t> spliced = {};
   std::vector<Index> source_lengths = {};  // with a state store: encoder input length of each sequence
   EndingChunks chunks = {};                // with a state store and layers R
 };

@@ -70,7 +70,7 @@ inline constexpr ForeignValue foreign_values[] = {
     {"model.norm_placement", "reordered reordered_norm", "output", ""},
     {"model.norm_placement", "post post_norm postnorm post_ln", "after", ""},
     {"model.mlp.activation", "swish swiglu", "silu", ""},
-    {"model.mlp.activation", "gelu_new gelu_pytorch_tanh gelu_fast quick_gelu geglu", "gelu_tanh", ""},
+    {"model.mlp.activation", "gelu_new gelu_pytorch_tanh gelu_fast geglu", "gelu_tanh", ""},
     {"model.mlp.activation", "gelu_python gelu_erf", "gelu", ""},
     {"model.mlp.activation", "squared_relu relu_squared srelu", "relu2", ""},
     {"model.attention.rope.type", "default false", "none", ""},

@@ -153,7 +153,7 @@ WeightValues::WeightValues(const Weight& w) : name_(fnv1a(w.name)) {
   else if (ends_with(n, ".dt_bias")) base_ = -1, scale_ = 0.5;
   else if (ends_with(n, "conv1d.weight")) scale_ = 1;
   else if (ends_with(n, ".bias")) scale_ = 0.1;
-  else if (ends_with(n, ".e_score_correction_bias") || ends_with(n, ".sinks")) scale_ = 1;
+  else if (ends_with(n, ".e_score_correction_bias") || ends_with(n, ".sinks") || ends_with(n, ".class_embedding")) scale_ = 1;
   else scale_ = 1 / std::sqrt(double(w.shape.at(1)));
 }
 

@@ -85,7 +85,9 @@ struct Rig : AnyRig {
 };
 
 // True if a layer type reads or ends another text than the one that the model predicts.
-inline bool of_encoder_and_decoder(const LayerType& type) { return type.traits.reads_source() || type.symbol == encoder_end; }
+inline bool of_encoder_and_decoder(const LayerType& type) {
+  return type.traits.reads_source() || type.symbol == encoder_end || type.symbol == tower_end;
+}
 
 // Grid of this single process.
 Grid& single_rank_grid(Index layers);

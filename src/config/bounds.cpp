@@ -31,7 +31,8 @@ ModelSize size_of(const ModelConfig& model) {
   one.pattern.clear();
   std::vector<double> layers;
   const auto take = [&](const auto& type) { one.pattern += type.first.second, layers.push_back(type.second); };
-  const auto border = of_type.find({true, encoder_end});  // goes in front of the decoder's other layers
+  auto border = of_type.find({true, encoder_end});  // goes in front of the decoder's other layers
+  if (border == of_type.end()) border = of_type.find({true, tower_end});
   for (auto type = of_type.begin(); type != of_type.end(); ++type) {
     if (border != of_type.end() && type == of_type.lower_bound({true, 0})) take(*border);
     if (type != border) take(*type);

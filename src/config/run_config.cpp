@@ -39,6 +39,12 @@ void check_data(const RunConfig& run) {
 }
 
 void check_source(const ModelConfig& m) {
+  if (reads_images(m)) {
+    require(std::string_view(m.objective->name()) == "next_token", Exit::config,
+            "train.objective = {}: a model with a vision tower (V of model.pattern) predicts the next token; set it to next_token",
+            m.objective->name());
+    return;
+  }
   require(m.objective->has_source() || !has_encoder(m), Exit::config,
           "train.objective = {}: its samples have no input for the encoder of model.pattern (layers before >); set it to span_corruption or seq2seq",
           m.objective->name());
@@ -62,7 +68,7 @@ void check_best(const RunConfig& run, const Deck& deck) {
 
 // Keys of model.encoder need an encoder: layers before the symbol >, or that of the neighbours of layers R, which retro.layers may have placed.
 void check_encoder_settings(const ModelConfig& m, const Deck& deck) {
-  require(!m.encoder || has_encoder(m) || reads_neighbours(m), Exit::config,
+  require(!m.encoder || (has_encoder(m) && !reads_images(m)) || reads_neighbours(m), Exit::config,
           "{}: model.pattern has no encoder; end its layers with >, add layers R, which have an encoder of neighbours, or leave model.encoder out",
           deck.settings_text({"model.encoder.hidden_size", "model.encoder.norm", "model.encoder.rms_norm_eps", "model.encoder.attention.num_heads",
                               "model.encoder.attention.num_kv_heads", "model.encoder.attention.head_dim", "model.encoder.mlp.intermediate_size"}));
@@ -239,6 +245,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
 TextLengths RunConfig::lengths() const {
   TextLengths lengths = model.objective->lengths(train.seq_length);
   if (reads_neighbours(model)) lengths.source = model.retrieval.source_length(lengths.text);
+  if (reads_images(model)) lengths.source = model.vision.rows_of_sequence();
   return lengths;
 }
 

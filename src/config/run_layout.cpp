@@ -43,6 +43,9 @@ void check_context(const Layout& layout, const RunConfig& run) {
         const Index ranks = type.traits.without_mixers && layout.attention_ranks > 0 ? layout.attention_ranks : layout.size(Axis::tensor);
         check_head_exchange(std::max<Index>(1, query / ranks), std::max<Index>(1, shared / ranks), s.ranks);
       }
+  require(!s.shared() || !reads_images(run.model), Exit::config,
+          "parallel.context = {}: a vision tower (V of model.pattern) reads the images of full sequences; set it to 1, and shard by parallel.tensor",
+          s.ranks);
   const Index chunk = run.model.retrieval.chunk, divisor = s.ranks * s.blocks() * chunk;
   require(!s.shared() || !reads_neighbours(run.model) || run.train.seq_length % divisor == 0, Exit::config,
           "parallel.context = {}: sequences of {} tokens are no {} blocks of full chunks of model.retrieval.chunk = {}, which layers R need; set "

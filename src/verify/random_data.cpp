@@ -102,6 +102,8 @@ Sample random_sample(const RunConfig& run, Index number) {
     if (begins_with_pair && t < 4) first = t == 2;
     if (first) place = 0;
     s.tokens.push_back(padded ? 0 : Token(tokens.uniform(t) * double(run.model.vocab_size)));
+    if (reads_images(run.model) && s.tokens.back() == run.model.vision.image_token)
+      s.tokens.back() = Token((s.tokens.back() + 1) % run.model.vocab_size);
     s.learned.push_back(!padded && !first && (t == 1 || marks.uniform(t) < learned));
     if (run.data.separate) s.positions.push_back(std::int32_t(place));
     if (classes > 0) s.classes.push_back(s.learned.back() || t == 0 ? Token(documents.uniform(length + 1 + t) * classes) : ignored_label);

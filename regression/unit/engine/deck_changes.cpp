@@ -7,8 +7,8 @@
 #include <limits>
 #include <map>
 
-#include "regression/support/cases.hpp"
 #include "regression/support/folder.hpp"
+#include "regression/support/images.hpp"
 #include "regression/support/tensors.hpp"
 #include "regression/support/testing.hpp"
 #include "src/config/run_config.hpp"
@@ -144,6 +144,22 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"model.retrieval.neighbors", {"1", function}},
                                                                          {"model.retrieval.encoder", {"X-", function}},
                                                                          {"model.retrieval.encoder_dropout", {"0.3", course}},
+                                                                         {"model.vision.tower", {"siglip", function}},
+                                                                         {"model.vision.hidden_size", {"24", function}},
+                                                                         {"model.vision.num_heads", {"3", function}},
+                                                                         {"model.vision.intermediate_size", {"12", function}},
+                                                                         {"model.vision.image_size", {"2", function}},
+                                                                         {"model.vision.patch_size", {"4", function}},
+                                                                         {"model.vision.activation", {"gelu", function}},
+                                                                         {"model.vision.norm_eps", {"0.1", function}},
+                                                                         {"model.vision.drop_first_row", {"false", function}},
+                                                                         {"model.vision.projector_activation", {"relu", function}},
+                                                                         {"model.vision.projector_bias", {"false", function}},
+                                                                         {"model.vision.image_token", {"7", function}},
+                                                                         {"model.vision.images", {"2", none}},
+                                                                         {"model.vision.unused_layers", {"1", function}},
+                                                                         {"model.vision.mean", {"[0.1, 0.2, 0.3]", function}},
+                                                                         {"model.vision.std", {"[0.1, 0.2, 0.3]", function}},
                                                                          {"model.short_conv.kernel", {"3", function}},
                                                                          {"model.short_conv.bias", {"true", function}},
                                                                          {"model.mlp.intermediate_size", {"32", function}},
@@ -461,6 +477,19 @@ Overrides base_of(const std::string& key) {
   if (key == "model.attention.causal") return {"model.pattern=P*EL"};  // a pattern without sliding windows
   if (key == "retro.layers") return {"model.retrieval.chunk=4"};
   if (key.starts_with("model.retrieval.")) return {"model.pattern=PR", "model.retrieval.chunk=4"};
+  if (key.starts_with("model.vision."))
+    return {"model.pattern=*-V*",
+            "model.vision.hidden_size=12",
+            "model.vision.num_heads=2",
+            "model.vision.intermediate_size=10",
+            "model.vision.image_size=4",
+            "model.vision.patch_size=2",
+            "model.vision.activation=silu",
+            "model.vision.norm_eps=1e-5",
+            "model.vision.drop_first_row=true",
+            "model.vision.image_token=5",
+            "model.vision.mean=[0.5, 0.5, 0.5]",
+            "model.vision.std=[0.5, 0.5, 0.5]"};
   if (key == "model.linear" || key == "train.fp8") return {"model.pattern=P*WG"};  // layers that can be ternary
   const Overrides without_hybrids{"model.pattern=M*EL", "model.attention.soft_cap=0"};
   if (key == "model.attention.relative_bias.buckets") return without_hybrids;
@@ -561,6 +590,7 @@ Outcome outcome_of(const Overrides& overrides) {
   MicroBatch batch = micro_batch(0, 2, 8, std::min<Index>(24, run.model.vocab_size));
   if (run.model.objective->has_source()) batch = with_sources(run.model, batch);
   else std::fill_n(batch.tokens.begin(), 4, 3);  // the padding token, whose embedding row gets no gradient
+  if (std::mt19937_64 random(1); reads_images(run.model)) add_images(batch, run.model, {1}, random);
   if (reads_neighbours(run.model)) batch.source.length = config.source_length;
   if (reads_neighbours(run.model)) batch.source.tokens = micro_batch(7, 2, config.source_length, 24).tokens;
   const auto source = [&](int) { return batch; };

@@ -9,8 +9,8 @@ namespace {
 
 constexpr Index height = 21, width = 37, full = 48;  // width is no multiple of a SIMD vector, full is one
 constexpr double m = 0.75;
-constexpr Activation all[] = {Activation::silu, Activation::gelu,           Activation::gelu_tanh, Activation::relu2,
-                              Activation::tanh, Activation::clamped_swiglu, Activation::relu,      Activation::sigmoid};
+constexpr Activation all[] = {Activation::silu,           Activation::gelu, Activation::gelu_tanh, Activation::relu2,     Activation::tanh,
+                              Activation::clamped_swiglu, Activation::relu, Activation::sigmoid,   Activation::quick_gelu};
 
 // Reference activation functions, by the formulas in kernels/ops/activation.hpp.
 double value(Activation a, double x) {
@@ -23,6 +23,7 @@ double value(Activation a, double x) {
     case Activation::clamped_swiglu: return std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0)));
     case Activation::relu: return std::max(x, 0.0);
     case Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::quick_gelu: return x / (1 + std::exp(-1.702 * x));
   }
   return 0;
 }

@@ -206,7 +206,8 @@ TEST(encoder_decoder, contradictory_stacks_are_refused) {
 TEST(encoder_decoder, unknown_front_is_refused_by_name) {
   ModelConfig m = model_of_patches("*->*X-");
   m.encoder_front = "frames";
-  EXPECT_EQ(std::string(error_of([&] { parameter_count(m); }).what()), "the encoder has no front named frames; the fronts are bytes, tokens");
+  EXPECT_EQ(std::string(error_of([&] { parameter_count(m); }).what()),
+            "the encoder has no front named frames; the fronts are bytes, patches, tokens");
 }
 
 // Micro-batches of one step with inputs of different counts: each takes the smallest capacity that holds its input. Loss

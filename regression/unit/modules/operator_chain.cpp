@@ -144,7 +144,7 @@ ModelConfig shortened(ModelConfig m) {
   std::size_t begin = 0;
   for (const char symbol : m.pattern) {
     if (pattern.find(symbol, begin) == std::string::npos) pattern += symbol;
-    if (symbol == encoder_end) begin = pattern.size();
+    if (symbol == encoder_end || symbol == tower_end) begin = pattern.size();
   }
   m.pattern = pattern, m.lora = {};
   return m;
@@ -177,7 +177,7 @@ ModelChains chains_of(const ModelConfig& m) {
   ModelChains all;
   const auto add = [&](const ModelChains& more) { all.insert(all.end(), more.begin(), more.end()); };
   add(embedding_chains(m));
-  for (Index i = 0; i < m.layers(); ++i) add(layer_type(m.pattern[i]).chains(m, fmt::format("model.layers.{}", i)));
+  for (Index i = 0; i < m.layers(); ++i) add(layer_type(m.pattern[i]).chains(config_of_layer(m, i), fmt::format("model.layers.{}", i)));
   add(head_chains(m));
   const std::string ahead = m.objective->head_layers();
   for (Index k = 0; k < m.objective->depths(); ++k) {
@@ -308,8 +308,8 @@ TEST(operator_chain, derived_traffic_matches_dry_run_traffic) {
   Index compared = 0, all_of_it = 0;
   for (const auto& [name, all] : models()) {
     const ModelConfig m = shortened(all);
-    if (m.linear == LinearLayers::ternary) continue;  // their scales are exchanged besides the operators (grid.draws)
-    if (reads_neighbours(m)) continue;                // so are neighbours (grid.retrieval)
+    if (m.linear == LinearLayers::ternary) continue;       // their scales are exchanged besides the operators (grid.draws)
+    if (reads_neighbours(m) || reads_images(m)) continue;  // so are neighbours (grid.retrieval) and images (grid.vision)
     const std::vector<Weight> weights = declared_weights(m);
     for (int ranks = 2; ranks <= 8; ++ranks) {
       if (!std::all_of(weights.begin(), weights.end(), [&](const Weight& w) { return can_place(w, ranks); })) continue;

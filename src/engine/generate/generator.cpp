@@ -95,8 +95,8 @@ std::unique_ptr<Generator> Generator::dry_run(const ModelConfig& config, DType d
 GeneratorBytes Generator::dry_bytes() const { return {weights_->high_water(), working_bytes().sum()}; }
 
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits, ModelState* trained, Lengths lengths)
-    : config_(config), encodes_(has_encoder(config)), dtype_(dtype), grid_(grid), limits_(limits), retrieval_(dry_retrieval(config.retrieval)),
-      chunks_(config.retrieval, slots(), retrieval_), trained_(trained) {
+    : config_(config), encodes_(has_encoder(config) && !reads_images(config)), dtype_(dtype), grid_(grid), limits_(limits),
+      retrieval_(dry_retrieval(config.retrieval)), chunks_(config.retrieval, slots(), retrieval_), trained_(trained) {
   check(config, grid.layout(), limits);
   make_weights(0, true);
   device_ = std::make_unique<Device>(true, 0);

@@ -285,11 +285,57 @@ void Chunk::upload_inputs(Device& dev, Slot& slot, const Arriving& arriving, std
   place(dev, slot, arriving);
 }
 
+// Image tokens of the text, which have no row in the table of tokens, become -1: their embedding is 0, without a gradient.
+std::vector<Token> Chunk::tokens_to_embed(std::vector<Token> tokens) const {
+  if (reads_images(config_)) std::replace(tokens.begin(), tokens.end(), Token(config_.vision.image_token), Token(-1));
+  return tokens;
+}
+
+void Chunk::check_without_images(std::span<const Token> tokens) const {
+  const Index found = std::count(tokens.begin(), tokens.end(), Token(config_.vision.image_token));
+  require(found == 0, Exit::data, "a micro-batch has {} image tokens ({}) and no images; give its images, or leave the tokens out", found,
+          config_.vision.image_token);
+}
+
+// Uploads which row of the images each image token of the text stands for, and the inverse. The k-th image token of a sequence
+// stands for the k-th of the rows of its images that enter the text. Only the chunk with the end of the tower reads them.
+void Chunk::upload_image_rows(Device& dev, Slot& slot, std::span<const Token> tokens, std::span<const Index> lengths) const {
+  const Index end = layers_of_encoder(config_) - first_layer_;
+  if (end < 0 || end >= Index(layers_.size())) return;
+  const VisionConfig& v = config_.vision;
+  SequenceLayout &text = slot.text.sequences, &images = slot.source.sequences;
+  const auto of_text = slot.frame.put(Keys::image_rows, text.rows()), of_images = slot.frame.put(Keys::rows_of_images, images.rows());
+  text.spliced = of_text, images.spliced = of_images;
+  if (dev.dry_run()) return;
+  std::vector<Token> row_of(std::size_t(text.rows()), -1), place_of(std::size_t(images.rows()), -1);
+  const Index room = images.rows() / text.batch;
+  for (Index b = 0; b < text.batch; ++b) {
+    const Index count = (lengths.empty() ? room : lengths[std::size_t(b)]) / v.rows();
+    Index found = 0;
+    for (Index r = b * text.seq_length; r < (b + 1) * text.seq_length && !tokens.empty(); ++r) {
+      if (tokens[std::size_t(r)] != v.image_token) continue;
+      const Index row = b * room + found / v.rows_in_text() * v.rows() + v.first_row() + found % v.rows_in_text();
+      if (++found > count * v.rows_in_text()) continue;
+      row_of[std::size_t(r)] = Token(row), place_of[std::size_t(row)] = Token(r);
+    }
+    require(found == count * v.rows_in_text(), Exit::data,
+            "a sequence has {} image tokens ({}) and {} images of {} rows each: both numbers of rows must be equal; expand the image tokens again",
+            found, v.image_token, count, v.rows_in_text());
+  }
+  upload<Token>(dev, row_of, of_text), upload<Token>(dev, place_of, of_images);
+}
+
 // Uploads the input of the encoder, padded to the length of its layout.
-void Chunk::upload_source(Device& dev, Slot& slot, const EncoderInput& given) const {
+void Chunk::upload_source(Device& dev, Slot& slot, const EncoderInput& given, std::span<const Token> tokens) const {
   const SequenceLayout source = slot.source.sequences;
   const std::vector<NamedField> fields = front_fields(config_, source.full_length());
   const SequenceLayout& text = slot.text.sequences;
+  if (reads_images(config_)) {
+    const EncoderInput input = padded(given, text.batch, source.rows() / text.batch, fields);
+    upload_inputs(dev, slot, {slot.source, source_keys, true}, {});
+    upload_values(dev, slot, front_fields_, fields, source, input.values, slot.source.values);
+    return upload_image_rows(dev, slot, tokens, input.lengths);
+  }
   const EncoderInput input = !reads_neighbours(config_) ? padded(given, source.batch, source.full_length(), fields)
                              : generates(text)          ? given
                                                         : neighbours_here(text, config_.retrieval, given);
@@ -310,11 +356,12 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const SequenceLayout& sequences, co
   const Arriving text{slot.text,     text_keys,
                       both_ways,     documents_of(sequences, batch.positions, both_ways),
                       batch.lengths, components ? std::span<const Token>(*components) : std::span<const Token>()};
-  upload_inputs(dev, slot, text, local_rows<Token>(sequences, batch.tokens, 0));
+  upload_inputs(dev, slot, text, tokens_to_embed(local_rows<Token>(sequences, batch.tokens, 0)));
   label(dev, slot, last() ? local_rows<Token>(sequences, batch.labels, ignored_label) : std::vector<Token>());
   upload_values(dev, slot, fields_, fields_of(config_, sequences.full_length()), sequences, batch.values, slot.labels.values);
   upload_full_positions(dev, slot, text);
-  if (source.rows() > 0) upload_source(dev, slot, batch.source);
+  if (source.rows() > 0) upload_source(dev, slot, batch.source, batch.tokens);
+  else if (reads_images(config_)) check_without_images(batch.tokens);
   return put_input(slot);
 }
 
@@ -332,7 +379,7 @@ Bundle Chunk::begin(Device& dev, Slot& slot, const GivenText& text, const GivenT
   upload_inputs(dev, slot, {slot.text, text_keys, !config_.attention.causal}, text.tokens);
   if (reads_neighbours(config_) && source.sequences.rows() > 0)
     upload_source(dev, slot,
-                  {Index(source.tokens.size()), {source.tokens.begin(), source.tokens.end()}, {source.lengths.begin(), source.lengths.end()}});
+                  {Index(source.tokens.size()), {source.tokens.begin(), source.tokens.end()}, {source.lengths.begin(), source.lengths.end()}}, {});
   else if (source.sequences.rows() > 0) upload_inputs(dev, slot, {slot.source, source_keys, true}, source.tokens);
   return put_input(slot);
 }

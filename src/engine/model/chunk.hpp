@@ -24,6 +24,7 @@ namespace gyr {
 // its input, the others padding. Empty lengths: no padding.
 // With retrieval, the length is that of all k neighbours of the l chunks of a text, each of r tokens: the n-th neighbour of
 // chunk c of sequence b has the tokens from ((n B + b) l + c) r on, and lengths[(n B + b) l + c].
+// With a vision tower, the rows of a sequence are those of its images, one image after the other.
 struct EncoderInput {
   Index length = 0;  // 0: there is no input
   std::vector<Token> tokens = {};
@@ -146,6 +147,7 @@ class Chunk {
     static constexpr Key<Tensor1<DrawnAt>> drawn_at{"step and sample of dropout"};
     static constexpr Key<Tensor1<Token>> picked{"labelled rows"}, picked_labels{"labels of labelled rows"}, places{"index among labelled rows"};
     static constexpr Key<Tensor1<std::int32_t>> visible_begins{"visible source tokens before rows"}, visible_ends{"visible source tokens after rows"};
+    static constexpr Key<Tensor1<Token>> image_rows{"rows of images in the text"}, rows_of_images{"rows of the text of images"};
   };
   // Frame keys for the tokens of the decoder text, and of the encoder source.
   struct TextKeys {
@@ -209,7 +211,10 @@ class Chunk {
   // `fields`: the same as `declared`, for sequences of the layout's length.
   void upload_values(Device&, Slot&, const Fields& declared, const std::vector<NamedField>& fields, const SequenceLayout&,
                      const NamedHostValues& from, NamedDeviceValues& to) const;
-  void upload_source(Device&, Slot&, const EncoderInput&) const;
+  void upload_source(Device&, Slot&, const EncoderInput&, std::span<const Token> tokens) const;
+  std::vector<Token> tokens_to_embed(std::vector<Token>) const;
+  void check_without_images(std::span<const Token> tokens) const;
+  void upload_image_rows(Device&, Slot&, std::span<const Token> tokens, std::span<const Index> lengths) const;
   // The layer that a part is; null for the embedding and the head.
   Layer* layer_of(Index part) const;
   bool read_later(Index layer) const { return layer_type(config_.pattern[first_layer_ + layer]).traits.read_later; }

@@ -57,9 +57,10 @@ class Stage {
 
   // Layout of this rank's tokens of such a micro-batch, and of its encoder inputs of this length.
   SequenceLayout sequences(const MicroBatch& batch) const { return grid_.layout().sequences(grid_.position(), batch.batch, batch.seq_length); }
-  // The neighbours of the chunks of a text are sequences of their own, which context-parallel ranks do not share.
+  // The neighbours of the chunks of a text are sequences of their own, which context-parallel ranks do not share. So are images.
   SequenceLayout source_of(const MicroBatch& batch, Index length) const {
     if (length == 0) return {};
+    if (reads_images(config_)) return {batch.batch * length / config_.vision.rows(), config_.vision.rows()};
     if (!reads_neighbours(config_)) return grid_.layout().sequences(grid_.position(), batch.batch, length);
     return layout_of_neighbours(sequences(batch), config_.retrieval);
   }
@@ -67,8 +68,7 @@ class Stage {
   // Pass over the encoder input; none if the slot has no encoder input.
   std::optional<Pass> source_pass(Device&, Slot&);
 
-  // Generation with the stage's only chunk, in slot 0: copies the tokens into the slot. Returns the input tensors to
-  // receive into, if this is not the first stage.
+  // Generation with the stage's only chunk, in slot 0: copies the tokens. Returns the tensors to receive into, if this is not the first stage.
   Bundle begin(Device&, const SequenceLayout&, std::span<const Token> tokens, const GivenText& source = {});
   // Runs the layers with the KV cache and SSM state of `state`. Returns the stage's output.
   Bundle forward(Device&, StateStore& state);

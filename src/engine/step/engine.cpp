@@ -28,7 +28,8 @@ Engine::Engine(const EngineConfig& config, Grid& grid, const Capacity* capacity,
   device_.library = config.gemm_library;
   stage_.multiply_in(config.fp8);
   if (!capacity && config.planned_gpu) device_.gpu = *config.planned_gpu;
-  const Index longest_source = reads_neighbours(config.model) ? config.model.retrieval.neighbour_length() : config.source_length;
+  const ModelConfig& m = config.model;
+  const Index longest_source = reads_neighbours(m) ? m.retrieval.neighbour_length() : reads_images(m) ? m.vision.rows() : config.source_length;
   stage_.allocate(weights_, gradients_, config.training ? Gradients::kept : Gradients::none, std::max(config.seq_length, longest_source));
   if (config.training && config.reduce_dtype) reduction_.reduce_in_type(*config.reduce_dtype, gradients_);
   sums_ = weights_.tensor<double>(2 + further_losses()), scales_ = weights_.tensor<double>(1 + further_losses());

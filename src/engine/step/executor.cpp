@@ -116,7 +116,7 @@ SlotGraphs* Executor::graphs_of(Run& run, const Task& task) {
   const bool looks = hook_ || grid_.recorder() || GraphReplay::watched(device_);
   if (!repeats_ || !run.with_backwards() || looks) return nullptr;
   return &graphs_.of(task, {counts_sequences(stage_.config()) ? Index(run.batches.size()) : 0, s.documents.packed() || s.full_documents.packed(),
-                            slot(run, task).source.sequences.seq_length});
+                            slot(run, task).source.sequences.rows()});
 }
 
 Bundle Executor::begin(Run& run, const Task& task, Flow& flow) {

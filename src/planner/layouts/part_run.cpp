@@ -107,7 +107,7 @@ PartRun PartRuns::run(const LayoutChoice& choice, bool split, std::optional<doub
 PartRun PartRuns::joined(const LayoutChoice& c, bool split, const FractionRange& fractions) {
   const PartRun& staying = counted(c, split, {});
   PartRun all = counted(c, split, fractions.most);
-  const bool one_fraction = fractions.least == fractions.most, one_stream = types_.pattern().find(encoder_end) == std::string::npos;
+  const bool one_fraction = fractions.least == fractions.most, one_stream = !has_encoder(run_.model);
   for (std::size_t i = 0; i < all.ranks.size(); ++i) {
     PartsOfRank& rank = all.ranks[i];
     const std::vector<Part>& kept = staying.ranks[i].parts;
