@@ -15,6 +15,8 @@ import torch
 import transformers
 from transformers import modeling_rope_utils as rotary
 from transformers.integrations import bitnet, mxfp4
+from transformers.models.clip import modeling_clip
+from transformers.models.siglip import modeling_siglip
 
 import huggingface as falcon_h1
 
@@ -74,6 +76,12 @@ granite = dict({k: x for k, x in decoder.items() if k not in ("head_dim", "rope_
                attention_multiplier=0.3, tie_word_embeddings=True)
 lfm2 = dict(decoder, head_dim=4, layer_types=["conv", "full_attention"], block_auto_adjust_ff_dim=False, norm_eps=1e-3)
 dense = {"num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size", "mlp_only_layers"}
+tower = dict(hidden_size=12, intermediate_size=12, num_hidden_layers=3, num_attention_heads=2, image_size=8, patch_size=4)
+clip = dict(tower, model_type="clip_vision_model", projection_dim=8)
+siglip = dict(tower, model_type="siglip_vision_model", vision_use_head=False, num_hidden_layers=2, num_attention_heads=4)
+statistics = {"clip_vision_model": ([.48145466, .4578275, .40821073], [.26862954, .26130258, .27577711]), "siglip_vision_model": ([.5] * 3, [.5] * 3)}
+llava = dict(text_config=dict(decoder, model_type="llama"), image_token_index=5, image_seq_length=4)
+behind_tower = dict(falcon_h1.base, model_type="falcon_h1", embedding_multiplier=1.0, lm_head_multiplier=1.0)
 qwen3_5 = {key: x for key, x in qwen3_next.items() if key not in dense}
 
 
@@ -205,7 +213,13 @@ cases = {
                                         num_hidden_layers=2, n_group=1, topk_group=1, norm_topk_prob=False,
                                         rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=1.0)), 2, 17),
     "glm4_moe_mtp": ("Glm4Moe", dict(glm4_moe, num_nextn_predict_layers=1, n_shared_experts=2), 2, 20),
+    "llava": ("Llava ForConditionalGeneration", dict(llava, vision_config=clip, vision_feature_layer=-2, vision_feature_select_strategy="default"), 2, 21),
+    "llava_siglip": ("Llava ForConditionalGeneration", dict(llava, vision_config=siglip, vision_feature_layer=-1, vision_feature_select_strategy="full",
+                                                            projector_hidden_act="relu", multimodal_projector_bias=False), 2, 17),
+    "llava_falcon_h1": ("Llava ForConditionalGeneration", dict(llava, text_config=behind_tower, vision_config=dict(clip, hidden_act="gelu"),
+                                                               vision_feature_layer=2, vision_feature_select_strategy="full", image_seq_length=5), 2, 24),
 }
+images_of = [2, 1]  # images of each sequence of a model with a vision tower
 heads = {"GPT2": "LMHeadModel", "Bert": "ForMaskedLM", "ModernBert": "ForMaskedLM", "T5": "ForConditionalGeneration"}  # head class of cases that name none
 configs = {"Gemma3": "Gemma3TextConfig", "Qwen3_5": "Qwen3_5TextConfig"}
 written = 13  # target tokens of encoder-decoder models
@@ -267,6 +281,23 @@ def told_ahead(model, h, ids):
         logits = model.lm_head(module.shared_head.norm(h))[:, :-1]
         losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, k + 1:].flatten()))
     return losses
+
+
+def image_parts(name, ids, random):
+    """Bytes of images, and the token ids with the rows of each image in one run, at places that leave text before, between and after."""
+    settings = cases[name][1]
+    vision, rows = settings["vision_config"], settings["image_seq_length"]
+    ids = torch.where(ids == settings["image_token_index"], 3, ids)
+    for sequence, count in enumerate(images_of):
+        for i in range(count):
+            ids[sequence, 1 + i * (rows + 1):1 + i * (rows + 1) + rows] = settings["image_token_index"]
+    side = vision["image_size"]
+    return ids, torch.randint(0, 256, (sum(images_of), 3, side, side), generator=random, dtype=torch.uint8)
+
+
+def pixel_values(name, pixels):
+    mean, std = (torch.tensor(x, dtype=torch.float64)[:, None, None] for x in statistics[cases[name][1]["vision_config"]["model_type"]])
+    return ((pixels.double() / 255 - mean) / std).to(torch.get_default_dtype())
 
 
 def apart(name):
@@ -366,7 +397,7 @@ def outcome(model, ids, labels, **more):
     (out.loss + further * sum(ahead) / len(ahead) if ahead else out.loss).backward()
     if norm:
         norm.remove()
-    return out.logits.detach(), torch.stack([out.loss, *ahead]).detach(), {name: p.grad for name, p in model.named_parameters()}
+    return out.logits.detach(), torch.stack([out.loss, *ahead]).detach(), {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
 def outcome_of_each(name, weights, ids, labels, attention_mask=None, **more):
@@ -410,6 +441,10 @@ def stored(family, weights):
             parts.update({f"{block}.experts.{e}.{up if part == 'up_proj' else down}.weight": matrix for e, matrix in enumerate(x)})
         else:
             parts[name] = x
+    if family == "Llava":
+        renamed = {"model.language_model.": "language_model.model.", "lm_head.": "language_model.lm_head.", "model.": ""}
+        begin_of = lambda name: next(begin for begin in renamed if name.startswith(begin))
+        return {renamed[begin_of(name)] + name.removeprefix(begin_of(name)): x for name, x in parts.items()}
     return {"backbone" + name.removeprefix("model") if family == "NemotronH" and name.startswith("model.") else name: x for name, x in parts.items()}
 
 
@@ -455,14 +490,24 @@ def text_of(name, model, vocabulary, seed):
     raise SystemExit("no prompt has a well-determined and varied continuation")
 
 
+def modules_of(name, module):
+    """The modules whose code a model runs: that of its class, and those of its text and its tower."""
+    settings = cases[name][1]
+    if "text_config" not in settings:
+        return [module]
+    of_text = type(transformers.AutoModel.from_config(config_of(name).text_config)).__module__
+    return [module, sys.modules[of_text], modeling_clip, modeling_siglip]
+
+
 def write_case(name, seed):
     _, settings, sequences, length, *lengths = cases[name]
     family, head = family_of(name)
+    vocabulary = settings.get("text_config", settings)["vocab_size"]
     module = sys.modules[class_of(name).__module__]
     weights = drawn(name, seed)
     blocks = drawn_blocks(weights, seed) if name in in_blocks else {}
     random = torch.Generator().manual_seed(seed + 1000)
-    ids = torch.randint(3, settings["vocab_size"], (sequences, length), generator=random)
+    ids = torch.randint(3, vocabulary, (sequences, length), generator=random)
     labels, more = ids, dict(use_cache=False)
     expected = {"input_ids": ids}
     if family in encoders:
@@ -479,7 +524,7 @@ def write_case(name, seed):
         more["token_type_ids"] = expected["token_type_ids"] = (torch.arange(length) >= torch.randint(3, length - 8, (sequences, 1), generator=random)).long()
         more["next_sentence_label"] = expected["next_sentence_label"] = torch.arange(sequences) % 2
     if family == "T5":
-        labels = torch.randint(3, settings["vocab_size"], (sequences, written), generator=random)
+        labels = torch.randint(3, vocabulary, (sequences, written), generator=random)
         if len(lengths) > 1:  # encoder input and target both end with the end-of-text token
             last, first_padding = torch.tensor(lengths[1])[:, None], torch.tensor(lengths[0])[:, None]
             ids[:] = torch.where(torch.arange(length) == first_padding - 1, settings["eos_token_id"], ids * more["attention_mask"])
@@ -488,9 +533,16 @@ def write_case(name, seed):
         else:
             labels[0, 3] = -100
     expected["labels"] = labels.clone()
-    results = {"fp32": outcome_of(name, weights, ids, labels, **more)}
-    with falcon_h1.widened(module, rotary):
-        results["fp64"] = outcome_of(name, weights, ids, labels, **more)
+    further = lambda: {}
+    if family == "Llava":
+        ids, pixels = image_parts(name, ids, random)
+        labels = torch.where(ids == settings["image_token_index"], -100, ids)
+        further = lambda: dict(pixel_values=pixel_values(name, pixels))
+        expected.update(input_ids=ids, labels=labels.clone(), pixels=pixels, images=torch.tensor(images_of))
+    results = {"fp32": outcome_of(name, weights, ids, labels, **more, **further())}
+    with falcon_h1.widened(*modules_of(name, module), rotary):
+        results["fp64"] = outcome_of(name, weights, ids, labels, **more, **further())
+    more.update(further())
     for precision, (logits, loss, gradients) in results.items():
         wanted = {"fp32": torch.float32, "fp64": torch.float64}[precision]
         assert all(x.dtype == wanted for x in (logits, loss, *gradients.values())), precision
@@ -501,7 +553,7 @@ def write_case(name, seed):
     model = model_of(name, weights)
     margin = math.nan
     if family not in encoders:
-        prompt, chosen, margin = text_of(name, model, settings["vocab_size"], seed)
+        prompt, chosen, margin = text_of(name, model, vocabulary, seed)
         expected.update(prompt=prompt, generated=chosen, margin=torch.tensor([margin], dtype=torch.float64))
 
     folder = here / name

@@ -270,6 +270,7 @@ const std::vector<FamilyLayout> family_layouts{{2, 2, 2, Shard::weights},   {2, 
                                                {2, 1, 1, Shard::gradients}, {1, 1, 4, Shard::none},    {1, 1, 1, Shard::none}};
 
 bool suits(const Golden& g, const FamilyLayout& l) {
+  if (l.context > 1 && reads_images(g.model)) return false;
   const bool has_blocks = l.context == 1 || g.batch.seq_length >= 2 * l.context * (g.model.mamba.conv_kernel - 1);
   return has_blocks && g.batch.batch % l.data == 0 && splits(g.model, l.tensor);
 }

@@ -4,6 +4,7 @@
 // the table.
 #include <cmath>
 
+#include "modules/model/layer.hpp"
 #include "regression/support/folder.hpp"
 #include "regression/support/golden_step.hpp"
 #include "regression/support/grids.hpp"
@@ -46,7 +47,7 @@ template <class F>
 void on_grids(const Golden& g, bool shared, const F& f) {
   for (const auto& [data, pipeline, tensor, context] : grids) {
     // A context-parallel block of tokens must be at least as long as the tokens that a convolution reads before it.
-    if (context > 1 && (!shared || g.batch.seq_length < 2 * context * (g.model.mamba.conv_kernel - 1))) continue;
+    if (context > 1 && (!shared || reads_images(g.model) || g.batch.seq_length < 2 * context * (g.model.mamba.conv_kernel - 1))) continue;
     if (!splits(g.model, tensor) || pipeline > g.model.layers() || (data > 1 && !shared) || g.batch.batch % data != 0) continue;
     std::vector<Span> stages;
     for (int s = 0; s < pipeline; ++s) stages.push_back({g.model.layers() * s / pipeline, g.model.layers() * (s + 1) / pipeline});

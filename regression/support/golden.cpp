@@ -11,8 +11,10 @@
 #include "modules/objectives/masking.hpp"
 #include "modules/objectives/sentence_order.hpp"
 #include "regression/support/cases.hpp"
+#include "regression/support/images.hpp"
 #include "src/checkpoint/checkpoint.hpp"
 #include "src/huggingface/config_json.hpp"
+#include "src/huggingface/family.hpp"
 #include "src/huggingface/model_folder.hpp"
 #include "src/huggingface/safetensors.hpp"
 #include "src/pretrained/weights.hpp"
@@ -42,6 +44,7 @@ class Expected {
     switch (tensors_.at(name)->type) {
       case safetensors::Type::f32: return converted<float>(name);
       case safetensors::Type::f64: return converted<double>(name);
+      case safetensors::Type::u8: return converted<std::uint8_t>(name);
       default: return converted<std::int64_t>(name);
     }
   }
@@ -145,13 +148,36 @@ void read_text_of_source(const Expected& expected, Golden& g) {
   }
 }
 
-// Without RoPE, the gradients of key biases are only rounding. Their error is therefore measured relative to the
+// Images of a batch of next tokens. A file has their pixels channel by channel, a micro-batch has them patch by patch.
+void read_images(const Expected& expected, Golden& g) {
+  for (Token& label : g.batch.labels)
+    if (label == -100) label = ignored_label;
+  VisionConfig& v = g.model.vision;
+  const std::vector<double> pixels = expected.values("pixels");
+  const std::vector<Token> counts = expected.tokens("images");
+  v.images = *std::max_element(counts.begin(), counts.end());
+  std::vector<std::vector<std::uint8_t>> images;
+  const std::size_t bytes = std::size_t(image_channels * v.image_size * v.image_size);
+  for (std::size_t i = 0; i < pixels.size(); i += bytes) images.push_back(patch_bytes(v, std::span(pixels).subspan(i, bytes)));
+  g.batch.source.length = v.rows_of_sequence();
+  std::vector<std::uint8_t>& all = g.batch.source.values[image_pixels];
+  std::size_t next = 0;
+  for (std::size_t b = 0; b < counts.size(); ++b) {
+    g.batch.source.lengths.push_back(counts[b] * v.rows());
+    for (Token i = 0; i < counts[b]; ++i, ++next) all.insert(all.end(), images.at(next).begin(), images.at(next).end());
+    all.resize((b + 1) * std::size_t(v.rows_of_sequence() * v.patch_values()), 0);
+  }
+}
+
+// Without RoPE, as in a vision tower, the gradients of key biases are only rounding. Their error is therefore measured relative to the
 // gradients of query biases, with which GPT-2 stores them.
 void measure_biases_of_keys(const ModelConfig& m, GoldenValues& n) {
   const std::string_view keys = ".k_proj.bias";
   const bool rotates = m.attention.rotary_dim() > 0 && m.window.rotary;
+  const auto of_tower = [&](const std::string& name) { return reads_images(m) && layer_name(name).layer < layers_of_encoder(m); };
   for (auto& [name, length] : n.lengths)
-    if (!rotates && name.ends_with(keys)) length = std::max(length, n.lengths.at(name.substr(0, name.size() - keys.size()) + ".q_proj.bias"));
+    if ((!rotates || of_tower(name)) && name.ends_with(keys))
+      length = std::max(length, n.lengths.at(name.substr(0, name.size() - keys.size()) + ".q_proj.bias"));
 }
 
 Golden read(const std::string& name) {
@@ -165,7 +191,8 @@ Golden read(const std::string& name) {
     g.model.objective = masked_tokens(any);
   }
   const Expected expected(g.folder / "expected.safetensors");
-  has_encoder(g.model) ? read_text_of_source(expected, g) : read_batch(expected, g);
+  has_encoder(g.model) && !reads_images(g.model) ? read_text_of_source(expected, g) : read_batch(expected, g);
+  if (reads_images(g.model)) read_images(expected, g);
   const StoredNames names = names_in(g.folder, g.model);
   g.single = expected.in("fp32", names);
   g.twice = expected.in("fp64", names);
@@ -208,6 +235,10 @@ MicroBatch one_sequence(const MicroBatch& all, Index b) {
   one = with_future_tokens(std::move(one), depths);
   one.source.tokens = part(all.source.tokens, all.source.length), one.source.length = all.source.length;
   if (!all.source.lengths.empty()) one.source.lengths = {all.source.lengths[b]};
+  if (const auto* const pixels = all.source.values.find(image_pixels)) {
+    const Index width = Index(pixels->size()) / all.batch;
+    one.source.values[image_pixels].assign(pixels->begin() + b * width, pixels->begin() + (b + 1) * width);
+  }
   if (!all.lengths.empty()) one.lengths = {all.lengths[b]};
   return one;
 }

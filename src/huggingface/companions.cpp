@@ -69,7 +69,7 @@ std::optional<std::string> template_in(const json& value, const std::string& fil
 
 const std::vector<std::string>& companion_names() {
   static const std::vector<std::string> names{config_file_name,    generation_file_name, tokenizer_config_name, map_name,
-                                              "added_tokens.json", jinja_name,           template_name};
+                                              "added_tokens.json", jinja_name,           template_name,         processor_name};
   return names;
 }
 

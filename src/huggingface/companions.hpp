@@ -16,7 +16,8 @@ namespace gyr {
 
 using Companions = std::map<std::string, std::string>;  // text of each file, by file name
 
-inline constexpr const char *generation_file_name = "generation_config.json", *tokenizer_config_name = "tokenizer_config.json";
+inline constexpr const char *generation_file_name = "generation_config.json", *tokenizer_config_name = "tokenizer_config.json",
+                            *processor_name = "preprocessor_config.json";
 
 const std::vector<std::string>& companion_names();
 // The companion files of a folder. A file above 1 MiB or one that is not valid UTF-8 is left out, and `note` receives a

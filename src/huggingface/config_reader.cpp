@@ -191,7 +191,8 @@ constexpr std::pair<const char*, Activation> activations[] = {{"silu", Activatio
                                                               {"relu2", Activation::relu2},
                                                               {"relu", Activation::relu},
                                                               {"tanh", Activation::tanh},
-                                                              {"sigmoid", Activation::sigmoid}};
+                                                              {"sigmoid", Activation::sigmoid},
+                                                              {"quick_gelu", Activation::quick_gelu}};
 
 }  // namespace
 

@@ -21,6 +21,7 @@ class ConfigReader {
   ConfigReader(const json& file, const std::string& origin) : file_(file), origin_(origin) {}
 
   HuggingFaceConfig config;  // everything read so far
+  const std::string& origin() const { return origin_; }
 
   // Throws Exit::data naming file and key unless the condition holds. The text continues after the key: "FILE: KEY is
   // ...".

@@ -27,9 +27,11 @@ struct Family {
       nullptr;  // true for extra tensors that are not weights and are ignored; null: none are allowed
   // Names of further tensors in which a folder may repeat the weight; null: there are none.
   std::vector<std::string> (*copies)(const ModelConfig&, const std::string& weight) = nullptr;
-  bool blocks = false;     // true: folders of this family may store expert matrices in MXFP4 blocks
-  bool ternary = false;    // true: the linear layers may be ternary (quantization_config of BitNet, quantized in every forward)
-  bool values = false;     // true: reward models, whose scalar head (score.weight) takes the place of the output matrix
+  bool blocks = false;   // true: folders of this family may store expert matrices in MXFP4 blocks
+  bool ternary = false;  // true: the linear layers may be ternary (quantization_config of BitNet, quantized in every forward)
+  bool values = false;   // true: reward models, whose scalar head (score.weight) takes the place of the output matrix
+  // Model of the text behind a vision tower, whose weights another family maps: those for which `place` has no name; null: `place` maps all.
+  ModelConfig (*text)(const ModelConfig&) = nullptr;
   bool own_class = false;  // true: transformers has no class of this name, and a user must define it
 };
 

@@ -3,15 +3,18 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "modules/cost/flops.hpp"
+#include "modules/model/layer.hpp"
 #include "modules/objectives/masking.hpp"
 #include "modules/objectives/objective.hpp"
 #include "modules/objectives/span_corruption.hpp"
 #include "src/checkpoint/numbers.hpp"
 #include "src/deck/yaml.hpp"
 #include "src/huggingface/block_tensor.hpp"
+#include "src/huggingface/companions.hpp"
 #include "src/huggingface/config_json.hpp"
 #include "src/huggingface/family.hpp"
 #include "src/huggingface/half.hpp"
@@ -255,11 +258,29 @@ void set_named_tokens(const std::filesystem::path& folder, ModelConfig& model) {
   }
 }
 
+// Mean and standard deviation of pixels, which the processor of the images names; otherwise those of the tower's first model.
+void set_pixel_scale(const std::filesystem::path& folder, ModelConfig& model) {
+  const std::filesystem::path file = folder / processor_name;
+  std::error_code error;
+  if (!reads_images(model) || !std::filesystem::is_regular_file(file, error)) return;
+  const nlohmann::json processor = parse_json(read_text(file.string(), std::size_t(1) << 20), file.string());
+  const auto read = [&](const char* key, std::array<double, image_channels>& values, bool positive) {
+    const nlohmann::json given = processor.is_object() && processor.contains(key) ? processor[key] : nlohmann::json();
+    if (given.is_null()) return;
+    const bool numbers = given.is_array() && given.size() == values.size() &&
+                         std::all_of(given.begin(), given.end(), [&](const auto& x) { return x.is_number() && (!positive || x > 0); });
+    require(numbers, Exit::data, "{}: {} is {}; a list of {} numbers{} is supported", file.string(), key, shown(given.dump()), values.size(),
+            positive ? " above 0" : "");
+    std::copy(given.begin(), given.end(), values.begin());
+  };
+  read("image_mean", model.vision.pixels.mean, false), read("image_std", model.vision.pixels.std, true);
+}
+
 }  // namespace
 
 HuggingFaceConfig read_model_folder(const std::filesystem::path& path) {
   HuggingFaceConfig config = read_config_json(path / config_file_name);
-  set_named_tokens(path, config.model);
+  set_named_tokens(path, config.model), set_pixel_scale(path, config.model);
   if (!has_weights(path)) return config;
   const ModelFolder folder(path);
   const StoredNames names = names_in(path, config.model);
@@ -286,6 +307,8 @@ StoredNames names_in(const std::filesystem::path& folder, const Family& family, 
   Spelling spelling;
   spelling.gamma_beta = std::any_of(stored.names().begin(), stored.names().end(), [](const auto& name) { return name.ends_with("LayerNorm.gamma"); });
   spelling.bare = *family.prefix && !stored.has(usual.embedding()) && stored.has(StoredNames(family, model, {.bare = true}).embedding());
+  spelling.inner_tower = family.text && std::any_of(stored.names().begin(), stored.names().end(),
+                                                    [](const auto& name) { return name.starts_with("vision_tower.vision_model."); });
   for (const std::string& name : stored.names())
     if (family.blocks && blocks == Blocks::as_stored && is_blocks(stored.tensor(name)))
       spelling.in_blocks.insert(name.substr(0, name.size() - blocks_end.size()));

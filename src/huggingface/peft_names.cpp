@@ -47,7 +47,7 @@ std::string last_part(const std::string& layer) { return layer.substr(layer.rfin
 }  // namespace
 
 PeftNames::PeftNames(const Family& family, const ModelConfig& model)
-    : family_(&family), stored_(family, model), tied_(model.tie_word_embeddings), has_encoder_(has_encoder(model)) {}
+    : family_(&family), stored_(family, model), tied_(model.tie_word_embeddings), has_encoder_(has_encoder(model) && !reads_images(model)) {}
 
 std::string PeftNames::in_memory(std::string name) const {
   for (const auto& [model_type, stored, other] : renamings)

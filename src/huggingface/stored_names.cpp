@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/huggingface/stored_names.hpp"
 
+#include <optional>
+
 #include "modules/cost/flops.hpp"
+#include "modules/model/layer.hpp"
 #include "src/huggingface/block_tensor.hpp"
 #include "src/huggingface/family.hpp"
 
@@ -9,17 +12,42 @@ namespace gyr {
 
 namespace {
 
+constexpr std::string_view tower_prefix = "vision_tower.";
+
 // Replaces the suffix `end` of `name` by `other`, if it has that suffix.
 void exchange_end(std::string& name, std::string_view end, std::string_view other) {
   if (name.ends_with(end)) name.replace(name.size() - end.size(), end.size(), other);
 }
 
+// Places of the weights of a text behind a vision tower. Its layers are numbered from the end of the tower on.
+class TextPlaces {
+ public:
+  explicit TextPlaces(const Family& of_all, const ModelConfig& model)
+      : text_(of_all.text(model)), family_(&family_for(text_)), layers_before_(layers_of_encoder(model) + 1) {}
+
+  StoredPlace place(const std::string& weight) const {
+    const LayerName name = layer_name(weight);
+    StoredPlace place = family_->place(text_, name.layer < 0 ? weight : fmt::format("model.layers.{}.{}", name.layer - layers_before_, name.rest));
+    place.name.insert(0, "language_model.");
+    return place;
+  }
+
+ private:
+  ModelConfig text_;
+  const Family* family_;
+  Index layers_before_;
+};
+
 }  // namespace
 
 StoredNames::StoredNames(const Family& family, const ModelConfig& model, Spelling spelling) : family_(&family) {
   const std::string prefix = spelling.bare ? family.prefix : "";
+  std::optional<TextPlaces> text;
+  if (family.text) text.emplace(family, model);
   const auto place_of = [&](const std::string& weight) {
     StoredPlace place = family.place(model, weight);
+    if (place.name.empty()) place = text->place(weight);
+    if (spelling.inner_tower && place.name.starts_with(tower_prefix)) place.name.insert(tower_prefix.size(), "vision_model.");
     if (place.name.starts_with(prefix)) place.name.erase(0, prefix.size());
     if (spelling.gamma_beta) {
       exchange_end(place.name, "LayerNorm.weight", "LayerNorm.gamma");

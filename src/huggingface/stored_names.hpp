@@ -17,8 +17,9 @@ inline constexpr const char *embedding_name = "model.embed_tokens.weight", *head
 
 // Deviations of a folder's tensor names from those of its class; transformers accepts both.
 struct Spelling {
-  bool bare = false;        // names lack the prefix of the class (first published GPT-2)
-  bool gamma_beta = false;  // LayerNorm.gamma and LayerNorm.beta instead of .weight and .bias (first published BERT)
+  bool bare = false;         // names lack the prefix of the class (first published GPT-2)
+  bool gamma_beta = false;   // LayerNorm.gamma and LayerNorm.beta instead of .weight and .bias (first published BERT)
+  bool inner_tower = false;  // vision_tower.vision_model. instead of vision_tower. (LLaVA before transformers 5)
   // Tensors stored as MXFP4, in NAME_blocks and NAME_scales (published gpt-oss). A block runs along a row of the
   // weight, so the tensor is not transposed.
   std::set<std::string> in_blocks = {};

@@ -44,6 +44,9 @@ std::vector<Family> families();
 // form one layer of transformers.
 StoredPlace layer_pair_place(const ModelConfig&, const std::string& weight);
 }  // namespace llama
+namespace llava {
+std::vector<Family> families();
+}
 namespace mamba2 {
 std::vector<Family> families();
 }

@@ -44,7 +44,7 @@ const std::vector<Family>& families() {
     for (const auto& of_file :
          {falcon_h1::families(), llama::families(), mamba2::families(), gpt2::families(), phi3::families(), hybrids::families(), falcon::families(),
           bert::families(), gemma::families(), deepseek::families(), modernbert::families(), gpt_oss::families(), t5::families(),
-          qwen3_next::families(), granite::families(), smollm3::families(), lfm2::families(), olmo::families()})
+          qwen3_next::families(), granite::families(), smollm3::families(), lfm2::families(), olmo::families(), llava::families()})
       list.insert(list.end(), of_file.begin(), of_file.end());
     for (const Family& family : std::vector<Family>(list)) add_reward_models(family, list);
     return list;
@@ -85,7 +85,8 @@ std::map<std::string, std::string> function_of(const ModelConfig& m) {
   for (const Declaration& d : deck.settings()) {
     const bool idle = std::any_of(unused.begin(), unused.end(), [&](const std::string& name) { return d.path.starts_with("model." + name + "."); });
     const bool rotates = m.attention.rotary_dim() > 0 || (!d.path.starts_with("model.attention.rope") && d.path != "model.window.rope_theta");
-    if (d.effect == Effect::function && !idle && rotates) values[d.path] = d.value;
+    const bool of_pixels = d.path == "model.vision.mean" || d.path == "model.vision.std";  // keys of preprocessor_config.json
+    if (d.effect == Effect::function && !idle && rotates && !of_pixels) values[d.path] = d.value;
   }
   return values;
 }
