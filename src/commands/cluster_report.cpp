@@ -31,7 +31,7 @@ bool offload_fits_hosts(const RunPlan& plan, const Cluster& cluster) {
   return true;
 }
 
-// The rank that fills its device most, relative to the memory besides the reserve.
+// The rank that fills its device most, relative to the memory besides the reserve. Ranks that only generate count too.
 struct FullestRank {
   const RankPlan* plan;
   const Cluster::Device* device;
@@ -42,12 +42,16 @@ struct FullestRank {
 FullestRank fullest_rank(const RunPlan& plan, const Cluster& cluster) {
   FullestRank fullest{&plan.ranks.front(), &cluster.device};
   double part = 0;
-  for (int position = 0; position < plan.layout.ranks(); ++position) {
-    const Cluster::Device& device = cluster.island_of(plan.layout.rank_at(position)).device;
-    const RankPlan& rank = plan.of(position);
-    const double takes = double(rank.capacity.total());
-    if (takes > part * device.usable()) part = takes / device.usable(), fullest = {&rank, &device, takes};
-  }
+  const auto add = [&](const RankPlan& plan_of_rank, int rank) {
+    const Cluster::Device& device = cluster.island_of(rank).device;
+    const double takes = double(plan_of_rank.capacity.total());
+    if (takes > part * device.usable()) part = takes / device.usable(), fullest = {&plan_of_rank, &device, takes};
+  };
+  for (int position = 0; position < plan.layout.ranks(); ++position) add(plan.of(position), plan.layout.rank_at(position));
+  if (plan.generators.empty()) return fullest;
+  const GenerationPlace& place = *plan.generation;
+  for (int position = 0; position < place.layout.ranks(); ++position)
+    add(plan_at(plan.generators, place.layout, position), place.mesh.ranks[std::size_t(place.layout.rank_at(position))]);
   return fullest;
 }
 
@@ -136,8 +140,8 @@ std::string text_if_none_fits(const RunPlan& plan, double usable) {
 
 // Memory of ranks that only generate; `usable`: that of a device, 0: no limit.
 void require_generator_fits(const RunPlan& plan, double usable) {
-  const GeneratorBytes alone = plan.generator();
-  const double bytes = double(alone.weights + alone.working);
+  double bytes = 0;
+  for (const RankPlan& alone : plan.generators) bytes = std::max(bytes, double(alone.capacity.total()));
   require(usable <= 0 || bytes <= usable, Exit::config,
           "the plan does not fit in memory: a rank that only generates ({}) takes {} of {}; decode fewer answers at once "
           "(rl.generate.sequences_together), or divide the weights by rl.generate.tensor or pipeline",
@@ -320,7 +324,7 @@ std::string bar_of_step(const RunConfig& run, int ranks, const Cluster& cluster)
 
 Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const Machine& machine, double tokens) {
   const Cluster& cluster = machine.cluster;
-  const auto& [run, layout, config, further, ranks, generation] = plan;
+  const auto& [run, layout, config, further, ranks, generation, generators] = plan;
   const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), rate = of_step / p.seconds;
   const double peak = cluster.peak(layout.ranks(), config.precision);

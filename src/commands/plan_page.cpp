@@ -8,6 +8,7 @@
 #include "modules/cost/flops.hpp"
 #include "src/commands/plan_report.hpp"
 #include "src/commands/search_report.hpp"
+#include "src/config/generation_ranks.hpp"
 #include "src/page/page.hpp"
 #include "src/plan_page_html.hpp"
 #include "src/planner/predict/memory_curve.hpp"
@@ -155,18 +156,40 @@ Json traffic_of(const LinkTraffic& traffic, int ranks) {
 constexpr std::array<const char*, 5> part_names{"compute", "model-parallel comm", "host copies", "data-parallel comm", "bubble"};
 Json parts_of(const Prediction& p) { return {p.compute, p.transfers, p.copies, p.buckets, bubble(p)}; }
 
-// Numbers at the top of the page.
+// Calls of an iteration of policy training, and the bars of call_timeline(): call, iteration whose answers it writes or reads, begin, end.
+Json iteration_of(const IterationTimes& times) {
+  const CallTimeline timeline = call_timeline(times);
+  Json calls = Json::array(), spans = Json::array();
+  for (const PlannedCall& c : times.calls)
+    calls.push_back({{"name", c.name},
+                     {"ranks", c.mesh.text()},
+                     {"seconds", c.seconds},
+                     {"layout", c.layout ? c.layout->text() : ""},
+                     {"bytes", c.bytes()},
+                     {"tokens", c.tokens}});
+  for (const CallSpan& s : timeline.spans) spans.push_back({s.call, s.answers, s.begin, s.end});
+  return {{"seconds", times.seconds()},
+          {"tokens", times.answers.answers() * times.answers.tokens},
+          {"drawn", timeline.seconds},
+          {"overlaps", times.overlaps},
+          {"calls", calls},
+          {"spans", spans}};
+}
+
+// Numbers at the top of the page. The training run is that of all calls of its iterations, if it has calls.
 Json figures_of(const RunPlan& plan, const PredictedRun& predicted, const Cluster& cluster, double tokens) {
-  const auto& [run, layout, config, further, list, generation] = plan;
+  const auto& [run, layout, config, further, list, generation, generators] = plan;
   const Prediction& p = predicted.longest();
   const double of_step = double(run.largest_batch() * run.train.seq_length), ranks = layout.ranks();
-  if (tokens <= 0) tokens = of_step * double(run.train.steps);
+  const auto& times = predicted.iteration;
+  if (tokens <= 0)
+    tokens = times ? double(times->answers.answers() * times->answers.tokens * run.policy->iterations) : of_step * double(run.train.steps);
   return {{"seconds", p.seconds},
           {"tokens_of_step", of_step},
           {"mfu", utilisation(run, layout.ranks(), cluster, p.seconds)},
           {"peak", cluster.peak(layout.ranks(), config.precision) / ranks},
           {"tokens", tokens},
-          {"watts", cluster.watts(layout.ranks())},
+          {"watts", cluster.watts(ranks_of_run(run, layout))},
           {"parts", parts_of(p)}};
 }
 
@@ -179,7 +202,8 @@ Json plan_values(const RunPlan& plan, const PredictedRun& predicted, const Machi
   Json rows = Json::array();
   for (const int rank : drawn_ranks(step, largest_rank)) rows.push_back(row_of(step, rank, unit));
   Json data{{"machine", machine.cluster.name},
-            {"ranks", plan.layout.ranks()},
+            {"ranks", ranks_of_run(plan.run, plan.layout)},
+            {"fits", bytes_if_fits(plan, machine.cluster).has_value()},
             {"parameters", parameter_count(plan.run.model)},
             {"version", version()},
             {"git", git_hash()},
@@ -204,6 +228,7 @@ Json plan_values(const RunPlan& plan, const PredictedRun& predicted, const Machi
             {"rows", rows},
             {"memory", memory_of(plan, step, machine.cluster, unit)},
             {"traffic", traffic_of(predicted.traffic, plan.layout.ranks())}};
+  if (predicted.iteration) data["iteration"] = iteration_of(*predicted.iteration);
   if (!found) return data;
   Json refused = Json::array();
   for (const auto& row : refused_rows(*found)) refused.push_back(row);

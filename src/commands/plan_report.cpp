@@ -114,11 +114,7 @@ void add_rows(Table& table, const std::vector<AlikeRanks>& groups) {
     }
 }
 
-std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layout, const Unit& unit) {
-  std::vector<TableColumn> columns{{"stage", true}, {"tensor rank", true}, {"layers", true}, {"parameters", true}};
-  for (int i = 0; i < memory_categories; ++i) columns.push_back({std::string(name_of(Memory(i))), true});
-  for (const char* name : {"total", "live", "planned"}) columns.push_back({name, true});
-  Table table(columns, 2);
+void add_memory_rows(Table& table, const std::vector<RankPlan>& plans, const Layout& layout, const Unit& unit) {
   add_rows(table, alike_ranks(plans, layout, [&](const RankPlan& p) {
              const PipelineShape shape = pipeline_shape(layout, 1);
              Index layers = 0;
@@ -129,6 +125,18 @@ std::string memory_table(const std::vector<RankPlan>& plans, const Layout& layou
              for (const Index bytes : {p.capacity.total(), p.capacity.live, p.capacity.working()}) row.push_back(unit(double(bytes)));
              return TableRows{row};
            }));
+}
+
+// Memory of the ranks that train, and below it that of the ranks that only generate.
+std::string memory_table(const RunPlan& plan, const Unit& unit) {
+  std::vector<TableColumn> columns{{"stage", true}, {"tensor rank", true}, {"layers", true}, {"parameters", true}};
+  for (int i = 0; i < memory_categories; ++i) columns.push_back({std::string(name_of(Memory(i))), true});
+  for (const char* name : {"total", "live", "planned"}) columns.push_back({name, true});
+  Table table(columns, 2);
+  add_memory_rows(table, plan.ranks, plan.layout, unit);
+  if (plan.generators.empty()) return table.str();
+  table.heading(fmt::format("Only generate: ranks {}, {}", plan.generation->mesh.text(), plan.generation->layout.text()));
+  add_memory_rows(table, plan.generators, plan.generation->layout, unit);
   return table.str();
 }
 
@@ -212,9 +220,7 @@ std::string generation_text(const RunPlan& plan) {
                                  counted(c.steps_of_iteration(), "step"));
   const GenerationPlace& place = *plan.generation;
   if (place.borrows) return text;
-  if (const GeneratorBytes alone = plan.generator(); alone.weights > 0)
-    text += fmt::format("; these ranks do not train, and need up to {} of weights and {} of KV cache, state and scratch", size_text(alone.weights),
-                        size_text(alone.working));
+  if (!plan.generators.empty()) text += "; the ranks that generate do not train";
   double bytes = 0;
   for (const auto& [pair, moved] :
        generation_moves(plan.config.model, plan.config.precision, plan.config.optimizer.trained(), plan.layout, place, 1).bytes())
@@ -396,7 +402,7 @@ std::string parameters_text(const ModelConfig& model) {
 }  // namespace
 
 Facts plan_facts(const RunPlan& plan, bool with_tokens) {
-  const auto& [run, layout, config, further, list, generation] = plan;
+  const auto& [run, layout, config, further, list, generation, generators] = plan;
   const TextLengths lengths = run.lengths();
   const TokenFlops flops = forward_flops(run.model, lengths);
   const auto least = std::min_element(list.begin(), list.end(), [](const RankPlan& a, const RankPlan& b) { return a.flops < b.flops; });
@@ -460,7 +466,7 @@ std::string longest_report(const RunConfig& run, int ranks, const MemoryLimits& 
 }
 
 std::string plan_report(const RunPlan& plan, const std::string& predicted) {
-  const auto& [run, layout, config, further, list, generation] = plan;
+  const auto& [run, layout, config, further, list, generation, generators] = plan;
   Table summary({{""}, {"", false, 90}});
   for (const auto& [name, value] : plan_facts(plan, predicted.empty())) summary.row({name, value});
   const RankPlan &largest_rank = plan.largest_rank(), &slowest = plan.slowest();
@@ -470,7 +476,7 @@ std::string plan_report(const RunPlan& plan, const std::string& predicted) {
   return summary.str(false) + predicted + data +
          prose(fmt::format("\nMemory of each rank in {} (live: peak of activations and scratch in use at once; planned: memory reserved for them)\n",
                            unit.name)) +
-         memory_table(list, layout, unit) + "\nMemory of the rank that uses most, by content\n" + bytes_table(largest_rank) +
+         memory_table(plan, unit) + "\nMemory of the rank that uses most, by content\n" + bytes_table(largest_rank) +
          activation_text(config, layout, largest_rank.position) + mixer_text(run, layout) +
          (layout.ranks() > 1 ? "\nCommunication of a rank in a step (payload passed to the communicator)\n" + symbols_text(config, layout) +
                                    traffic_table(list, layout)

@@ -92,6 +92,19 @@ void add_generator(RankPlan& plan, const EngineConfig& config, const Layout& lay
   plan.memory.push_back({Memory::scratch, "KV cache, state and scratch of generation, beyond those of training", more});
 }
 
+std::vector<RankPlan> planned_generators(const ModelConfig& model, const GenerationPlace& place, const GeneratorCapacity& limits) {
+  std::vector<RankPlan> ranks;
+  for (int position = 0; position < place.layout.ranks(); ++position) {
+    const int rank = place.mesh.ranks[std::size_t(place.layout.rank_at(position))];
+    if (place.training.index_of(rank) || place.layout.coordinate(position, Axis::data) > 0) continue;
+    const GeneratorBytes bytes = generation_bytes(model, place, limits, rank);
+    RankPlan& plan = ranks.emplace_back();
+    plan.position = position, plan.parameters = bytes.parameters, plan.flops = 0;
+    plan.capacity.weights = bytes.weights, plan.capacity.scratch = plan.capacity.live = bytes.working;
+  }
+  return ranks;
+}
+
 }  // namespace
 
 const RankPlan& plan_at(const std::vector<RankPlan>& ranks, const Layout& layout, int position) {
@@ -111,20 +124,7 @@ RunPlan::RunPlan(RunConfig r, int number)
   const GeneratorCapacity limits = generator_capacity(run, longest_prompt(run), generation->layout);
   std::map<int, GeneratorBytes> known;  // by position in the layout of generation
   for (RankPlan& plan : ranks) add_generator(plan, config, layout, *generation, limits, known);
-}
-
-GeneratorBytes RunPlan::generator() const {
-  GeneratorBytes most;
-  if (!generation) return most;
-  const GeneratorCapacity limits = generator_capacity(run, longest_prompt(run), generation->layout);
-  for (const int rank : generation->mesh.ranks) {
-    if (generation->training.index_of(rank)) continue;
-    // Data-parallel ranks need the same.
-    if (generation->layout.coordinate(generation->layout.position_of(*generation->mesh.index_of(rank)), Axis::data) > 0) continue;
-    const GeneratorBytes bytes = generation_bytes(config.model, *generation, limits, rank);
-    if (bytes.weights + bytes.working > most.weights + most.working) most = bytes;
-  }
-  return most;
+  generators = planned_generators(config.model, *generation, limits);
 }
 
 const RankPlan& RunPlan::largest_rank() const {

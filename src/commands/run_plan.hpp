@@ -39,8 +39,10 @@ struct RunPlan {
   // some of them hold such a model, that of the replica that needs most.
   std::vector<RankPlan> ranks;
   std::optional<GenerationPlace> generation = {};  // of policy training
+  // Ranks that only generate: one for each stage and tensor-parallel rank of generation, because data-parallel ranks need the same. Their work
+  // is left out, and the working memory is that of all passes together.
+  std::vector<RankPlan> generators = {};
   const RankPlan& of(int position) const { return plan_at(ranks, layout, position); }
-  GeneratorBytes generator() const;      // memory of the rank that only generates and needs most; 0: there is none
   const RankPlan& largest_rank() const;  // the rank that uses most memory
   const RankPlan& slowest() const;       // the rank that executes most FLOPs
 };

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The HTML page of a plan agrees with the plan: each task is drawn once, rows add up to the step time, memory reaches
-// the planned peak, and the bytes are those handed to communicators.
+// the planned peak, and the bytes are those handed to communicators. It counts iterations of policy training.
 #include <cmath>
 #include <map>
 #include <numeric>
 
+#include "regression/planner/random_cluster.hpp"
 #include "regression/planner/random_run.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/commands/plan_page.hpp"
+#include "src/commands/plan_report.hpp"
+#include "src/deck/deck.hpp"
 #include "src/planner/predict/memory_curve.hpp"
+#include "src/train/policy_generator.hpp"
 
 namespace gyr::testing::plan_page_suite {
 namespace {
@@ -210,6 +214,104 @@ TEST(plan_page, link_traffic_matches_the_plan) {
     one.per_node = d.layout.ranks();
     const LinkTraffic inside = link_traffic(p.plan.ranks, d.config, d.layout, one, most);
     EXPECT_NEAR(inside.of(LinkClass::node), passed, 1e-9 * passed) << "all traffic stays on one node";
+  });
+}
+
+// A run of two ranks that train. In half of the cases, further ranks only generate.
+struct DrawnPlan {
+  RunConfig run;
+  int ranks = 2, generating = 0;
+  Machine machine;
+};
+
+Cluster cluster_for_policies(Dice& dice) {
+  Cluster c;
+  c.name = "drawn", c.per_node = dice.one_of<int>({2, 4});
+  c.device.memory = 1e12, c.device.memory_bandwidth = dice.real(1e9, 1e11), c.device.watts = dice.real(100, 900);
+  c.device.fp64 = c.device.fp32 = c.device.bf16 = dice.real(1e9, 1e12);
+  c.node = {dice.real(1e-7, 1e-5), dice.real(1e8, 1e10)}, c.network = {dice.real(1e-7, 1e-5), dice.real(1e7, 1e9)}, c.islands = c.network;
+  return c;
+}
+
+DrawnPlan drawn_plan(Dice& dice, bool separate) {
+  DrawnPlan d{.run = {}, .machine = {cluster_for_policies(dice), {}}};
+  std::vector<std::string> overrides{fmt::format("rl.num_generations={}", dice.between(2, 3)), fmt::format("rl.iterations={}", dice.between(1, 50)),
+                                     dice.coin() ? "parallel.tensor=2" : "parallel.pipeline=2"};
+  if (separate) {
+    const int tensor = dice.one_of<int>({1, 2}), pipeline = dice.one_of<int>({1, 2});
+    d.generating = tensor * pipeline * dice.between(1, 2), d.ranks += d.generating;
+    overrides.insert(overrides.end(),
+                     {fmt::format("rl.generate.ranks=2-{}", d.ranks - 1), "rl.generate.separate=true", fmt::format("rl.generate.tensor={}", tensor),
+                      fmt::format("rl.generate.pipeline={}", pipeline), fmt::format("rl.staleness={}", dice.between(0, 1))});
+  }
+  Deck deck = Deck::parse(
+      "model: {pattern: P x 4, vocab_size: 64, hidden_size: 16, attention: {num_heads: 4, num_kv_heads: 2, head_dim: 4},\n"
+      "        mamba: {num_heads: 4, head_dim: 8, state_size: 4}, mlp: {intermediate_size: 32}}\n"
+      "train: {objective: policy, seq_length: 32, precision: fp32, micro_batch_size: 1}\n"
+      "rl: {algorithm: rloo, prompts: 16, generate: {max_new_tokens: 8}, rewards: {short: {type: length, most: 3}}}\n",
+      "test.yaml", overrides);
+  d.run = read_run_config(deck);
+  return d;
+}
+
+// Calls check(drawn plan, its run plan) for runs with and without ranks that only generate.
+template <class F>
+void each_plan(const F& check) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 16; ++i) {
+    const DrawnPlan d = drawn_plan(dice, i % 2 == 1);
+    check(d, RunPlan(d.run, d.ranks));
+  }
+}
+
+TEST(plan_page, policy_counts_iterations_of_all_calls) {
+  int overlaps = 0;
+  each_plan([&](const DrawnPlan& d, const RunPlan& plan) {
+    const PredictedRun predicted(plan, d.machine);
+    const IterationTimes& times = *predicted.iteration;
+    const Json values = plan_values(plan, predicted, d.machine, 0), iteration = values["iteration"];
+    EXPECT_EQ(values["ranks"], d.ranks);
+    EXPECT_EQ(values["figures"]["watts"], d.machine.cluster.watts(d.ranks));
+    EXPECT_EQ(iteration["seconds"], times.seconds());
+    const double tokens = values["figures"]["tokens"], of_iteration = iteration["tokens"];
+    EXPECT_EQ(tokens / of_iteration, double(d.run.policy->iterations));
+    std::string training;
+    for (const auto& [name, text] : prediction_facts(plan, predicted, d.machine, 0))
+      if (name == "training") training = text;
+    const std::string days = fmt::format("{:.4g} days", tokens / of_iteration * times.seconds() / 86400);
+    EXPECT_TRUE(training.starts_with(days)) << days << " or " << training;
+    double drawn = 0, end = 0;
+    for (const Json& span : iteration["spans"]) {
+      const double seconds = double(span[3]) - double(span[2]);
+      EXPECT_NEAR(seconds, double(iteration["calls"][std::size_t(span[0])]["seconds"]), 1e-9 * times.seconds());
+      drawn += seconds, end = std::max(end, double(span[3]));
+    }
+    EXPECT_LE(end, double(iteration["drawn"]) * (1 + 1e-9));
+    if (times.overlaps) ++overlaps;
+    else EXPECT_NEAR(drawn, times.seconds(), 1e-9 * times.seconds());
+    EXPECT_TRUE(values["fits"]);
+  });
+  EXPECT_GT(overlaps, 0);
+}
+
+TEST(plan_page, ranks_that_only_generate_have_memory_rows) {
+  each_plan([&](const DrawnPlan& d, const RunPlan& plan) {
+    const std::string report = plan_report(plan, ""), heading = "Only generate: ranks ";
+    EXPECT_EQ(report.find(heading) != report.npos, d.generating > 0) << report;
+    EXPECT_EQ(plan.generators.empty(), d.generating == 0);
+    if (d.generating == 0) return;
+    const GenerationPlace& place = *plan.generation;
+    EXPECT_EQ(int(plan.generators.size()), d.run.policy->generation.tensor * d.run.policy->generation.pipeline);
+    const GeneratorCapacity limits = generator_capacity(d.run, longest_prompt(d.run), place.layout);
+    const Unit unit = byte_unit(double(plan.largest_rank().capacity.total()));
+    for (int i = 0; i < d.generating; ++i) {
+      const RankPlan& row = plan_at(plan.generators, place.layout, place.layout.position_of(i));
+      const GeneratorBytes bytes = generation_bytes(d.run.model, place, limits, place.mesh.ranks[std::size_t(i)]);
+      EXPECT_EQ(row.capacity.weights, bytes.weights);
+      EXPECT_EQ(row.capacity.total(), bytes.weights + bytes.working);
+      EXPECT_GE(bytes.weights, row.parameters * Index(sizeof(float)));
+      EXPECT_NE(report.find(" " + unit(double(row.capacity.total())) + " ", report.find(heading)), report.npos) << report;
+    }
   });
 }
 

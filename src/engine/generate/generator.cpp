@@ -85,14 +85,20 @@ GeneratorBytes Generator::bytes_of(const ModelConfig& config, DType dtype, Grid&
   WorkingBytes working = full.working_bytes();
   const WorkingBytes peaks = small.working_bytes();
   working.scratch = std::max(working.scratch, peaks.scratch), working.slot = std::max(working.slot, peaks.slot);
-  return {full.weights_->high_water(), working.sum()};
+  return {full.weights_->high_water(), working.sum(), full.elements()};
 }
 
 std::unique_ptr<Generator> Generator::dry_run(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits) {
   return std::unique_ptr<Generator>(new Generator(config, dtype, grid, limits, nullptr, Lengths::none));
 }
 
-GeneratorBytes Generator::dry_bytes() const { return {weights_->high_water(), working_bytes().sum()}; }
+GeneratorBytes Generator::dry_bytes() const { return {weights_->high_water(), working_bytes().sum(), elements()}; }
+
+Index Generator::elements() const {
+  Index sum = 0;
+  for (const auto& p : stage_->parameters().all()) sum += p->size();
+  return sum;
+}
 
 Generator::Generator(const ModelConfig& config, DType dtype, Grid& grid, const GeneratorCapacity& limits, ModelState* trained, Lengths lengths)
     : config_(config), encodes_(has_encoder(config) && !reads_images(config)), dtype_(dtype), grid_(grid), limits_(limits),

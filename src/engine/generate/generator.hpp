@@ -30,6 +30,7 @@ struct GeneratorCapacity {
 // Memory that a generator needs: its own weights, and working memory (scratch, activations and state of the slots).
 struct GeneratorBytes {
   Index weights = 0, working = 0;
+  Index parameters = 0;  // elements on this rank, including replicated weights and padding
 };
 
 class Generator {
@@ -49,6 +50,7 @@ class Generator {
   // A generator that computes nothing: its device counts the launches of a pass, and the dry grid its traffic.
   static std::unique_ptr<Generator> dry_run(const ModelConfig&, DType, Grid&, const GeneratorCapacity&);
   GeneratorBytes dry_bytes() const;  // of a dry run: what its passes have needed so far
+  Index elements() const;            // of all weights on this rank, including replicated ones and padding
 
   Stage& stage() { return *stage_; }
   Grid& grid() { return grid_; }
