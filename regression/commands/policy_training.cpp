@@ -240,6 +240,43 @@ TEST(policy_training, separate_ranks_generate_the_answers_of_one_rank) {
   }
 }
 
+// The measured calls of an iteration are the seconds of its steps.
+TEST(policy_training, predicted_calls_are_logged_beside_measured) {
+  const std::string cluster = std::string(GYR_SOURCE_DIR) + "/input/clusters/h100.yaml";
+  const fs::path output = digits().folder / "predicted";
+  const Words settings = with(short_run(start_of_runs()), {"rl.generate.pipeline=2", "rl.generate.tensor=1", "parallel.tensor=2"});
+  const Result r = digits().train(output, 2, with(settings, {"parallel.cluster=" + cluster}));
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::vector<Json> found = lines_of_kind(output, "calls"), steps = lines_of_kind(output, "step");
+  ASSERT_EQ(found.size(), 1u) << r.out;
+  ASSERT_EQ(steps.size(), 16u);
+  EXPECT_EQ(found[0]["iterations"], 2) << "all but the first and the last";
+  double measured = 0, expected = 0, scored = 0;
+  for (const char* call : {"generate", "score", "train", "move"}) {
+    ASSERT_TRUE(found[0]["calls"].contains(call)) << found[0];
+    const Json& seconds = found[0]["calls"][call];
+    EXPECT_GT(double(seconds["predicted_seconds"]), 0) << call;
+    EXPECT_GT(double(seconds["measured_seconds"]), 0) << call;
+    measured += double(seconds["measured_seconds"]);
+    if (call != std::string("train")) scored += double(seconds["measured_seconds"]);
+    EXPECT_NE(r.out.find(std::string(call) + ": "), std::string::npos) << r.out;
+  }
+  for (std::size_t step = 4; step < 12; ++step) expected += double(steps[step]["seconds"]) / 2;
+  EXPECT_NEAR(measured / expected, 1, 0.02);
+  const std::vector<Json> iterations = lines_of_kind(output, "iteration");
+  EXPECT_NEAR(scored, (double(iterations[1]["seconds"]) + double(iterations[2]["seconds"])) / 2, 1e-6 * scored) << "until the answers are scored";
+  EXPECT_EQ(found[0]["calls"].size(), 4u);
+}
+
+TEST(policy_training, run_beyond_the_cluster_is_not_predicted) {
+  const fs::path output = digits().folder / "unpredicted", cluster = digits().folder / "small.yaml";
+  put_contents(cluster, "cluster: {name: small, nodes: 1}\ndevice: {per_node: 1, memory: 1, memory_bandwidth: 10, fp64: 1, fp32: 1}\n");
+  const Result r = digits().train(output, 2, {"rl.iterations=3", "parallel.cluster=" + cluster.string()});
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("note: the calls of an iteration are not predicted: "), std::string::npos) << r.out;
+  EXPECT_TRUE(lines_of_kind(output, "calls").empty());
+}
+
 // The plan refuses what the run would: answers of many sequences together need more memory than training.
 TEST(policy_training, plan_counts_ranks_that_only_generate) {
   const auto planned = [&](const Words& more) {

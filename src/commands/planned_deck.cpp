@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "src/commands/planned_deck.hpp"
 
+#include <cstdio>
 #include <sstream>
 
+#include "kernels/base/printable.hpp"
 #include "kernels/comm/mpi/transport.hpp"
 #include "src/checkpoint/folder.hpp"
 #include "src/checkpoint/header.hpp"
+#include "src/commands/runtime.hpp"
 #include "src/commands/search_report.hpp"
 #include "src/config/generation_ranks.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/parallel/collective_check.hpp"
 #include "src/planner/layouts/offload_fraction.hpp"
+#include "src/planner/machine/run_islands.hpp"
+#include "src/planner/policy/iteration_times.hpp"
 #include "src/pretrained/conversion.hpp"
 #include "src/report/transfer.hpp"
 #include "src/train/engine_config.hpp"
@@ -137,16 +142,49 @@ std::vector<std::string> remarks_on(const RunConfig& run) {
   return remarks;
 }
 
-std::optional<Machine> machine_of(const RunConfig& run, const std::string& cluster, const std::string& profile) {
-  const std::string file = !cluster.empty() ? cluster : finds_layout(run) || finds_alpha(run) ? run.parallel.cluster : "";
-  if (file.empty()) return {};
-  Machine machine{read_cluster(file), {}};
+namespace {
+
+Machine read_machine(const RunConfig& run, const std::string& cluster, const std::string& profile) {
+  Machine machine{read_cluster(cluster), {}};
   if (run.device_bytes > 0) machine.cluster.limit_memory(double(run.device_bytes));
-  if (const std::string& times = cluster.empty() ? run.parallel.profile : profile; !times.empty()) {
-    machine.profile = Profile::read(times);
-    machine.cluster.errors = {};  // they judge the constants of the cluster file
-  }
+  if (profile.empty()) return machine;
+  machine.profile = Profile::read(profile);
+  machine.cluster.errors = {};  // they judge the constants of the cluster file
   return machine;
+}
+
+}  // namespace
+
+std::optional<Machine> machine_of(const RunConfig& run, const std::string& cluster, const std::string& profile) {
+  if (!cluster.empty()) return read_machine(run, cluster, profile);
+  if (run.parallel.cluster.empty() || (!finds_layout(run) && !finds_alpha(run))) return {};
+  return read_machine(run, run.parallel.cluster, run.parallel.profile);
+}
+
+namespace {
+
+CallSeconds calls_on(const Machine& machine, const RunConfig& run, int ranks) {
+  const RunConfig here = on_cluster(run, machine.cluster, ranks);
+  const Layout layout = layout_of(here, training_ranks(here, ranks).size());
+  const IterationTimes times = iteration_times(here, layout, {machine.cluster, machine.profile ? &*machine.profile : nullptr});
+  CallSeconds calls{.generate = times.seconds(CallPart::generation), .move = times.seconds(CallPart::move)};
+  for (const PlannedCall& call : times.calls)
+    if (call.trains) calls.train += call.seconds;
+    else if (call.part == CallPart::others) calls.score += call.seconds;
+  if (times.overlaps) calls.generate = times.seconds() - calls.score - calls.train - calls.move;
+  return calls;
+}
+
+}  // namespace
+
+std::optional<CallSeconds> predicted_calls(const RunConfig& run, const Runtime& runtime) {
+  if (!run.policy || run.parallel.cluster.empty() || runtime.rank() != 0) return {};
+  try {
+    return calls_on(read_machine(run, run.parallel.cluster, run.parallel.profile), run, runtime.ranks());
+  } catch (const Error& error) {
+    std::printf("note: the calls of an iteration are not predicted: %s\n", printable_lines(error.what()).c_str());
+    return {};
+  }
 }
 
 PlannedDeck read_planned_deck(const DeckArguments& a, const Runtime& runtime, int ranks, Replan replan, const Machine* machine) {

@@ -26,6 +26,10 @@ struct PlannedDeck {
 // for all ranks. Collective.
 PlannedDeck read_planned_deck(const DeckArguments&, const Runtime&, int ranks, Replan = Replan::always, const Machine* machine = nullptr);
 
+// Predicted seconds of the calls of an iteration of policy training on the machine of parallel.cluster and parallel.profile, on rank 0 only;
+// empty without them. A machine that cannot be predicted is no reason to refuse a run: a note is printed.
+std::optional<CallSeconds> predicted_calls(const RunConfig&, const Runtime&);
+
 // Lines about settings that are valid but probably mistakes, which `train` and `plan` print first.
 std::vector<std::string> remarks_on(const RunConfig&);
 

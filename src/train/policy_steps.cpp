@@ -35,7 +35,8 @@ struct PolicySteps::Order {
 PolicySteps::PolicySteps(const RunParts& parts, const Prompts& prompts, RunLog* log)
     : parts_(parts), prompts_(prompts), log_(log), sampling_(answer_sampling(parts.run)), equal_rewards_(*parts.run.policy),
       judge_(parts.run, prompts, parts.grid,
-             [this](const std::string& model, const StepSamples& samples) { return parts_.engine.rows_of(model, samples); }) {
+             [this](const std::string& model, const StepSamples& samples) { return parts_.engine.rows_of(model, samples); }),
+      call_times_(parts_.timers) {
   if (log_ && sampling_.ends.empty())
     log_->print_line(fmt::format("no end token is known: every answer has {} tokens; name one in rl.generate.end_tokens", config().max_new_tokens));
 }
@@ -80,6 +81,8 @@ std::vector<std::pair<std::string, double>> PolicySteps::train_beside(const Step
 
 std::unique_ptr<PolicySteps::Iteration> PolicySteps::generated(std::int64_t iteration, const CheckpointHeader& at) {
   double seconds = 0;
+  const std::optional<CallSeconds> before = call_times_.begin();
+  if (log_ && before) log_->calls(*before);
   std::unique_ptr<Iteration> made;
   {
     const Stopwatch watch(seconds);
@@ -89,6 +92,7 @@ std::unique_ptr<PolicySteps::Iteration> PolicySteps::generated(std::int64_t iter
     made = std::make_unique<Iteration>(std::move(rollouts), settings_in(state, config()), parts_.run.train.seq_length);
     score(*made);
   }
+  call_times_.scored(seconds);
   made->targets = targets_of(made->rollouts, made->config);
   const IterationReport figures = figures_of(made->rollouts, made->targets, config(), seconds);
   collective_check(parts_.grid.world(), [&] {

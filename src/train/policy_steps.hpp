@@ -48,6 +48,7 @@ class PolicySteps final : public StepSource {
   Sampling sampling_;
   EqualRewards equal_rewards_;
   AnswerJudge judge_;
+  CallTimes call_times_;
   std::unique_ptr<Iteration> current_;
   std::unique_ptr<Order> order_;  // answers of the next iteration, or those that are being generated
   StepSamples of_critic_;         // of the present step

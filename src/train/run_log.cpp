@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::size_t steps_compared = 20;  // the first step is not compared: it compiles kernels and touches memory
 
+constexpr std::size_t iterations_compared = 6;  // but the first, likewise
+
 std::optional<TensorBoard::Resumed> resumed(const CheckpointHeader& at) {
   if (at.step == 0) return {};
   return TensorBoard::Resumed{at.step, at.samples};
@@ -130,6 +132,30 @@ void RunLog::compare() {
   expected_.reset();
 }
 
+void RunLog::calls(const CallSeconds& measured) {
+  if (!expected_calls_) return;
+  calls_.push_back(measured);
+  if (calls_.size() == iterations_compared) compare_calls();
+}
+
+// Compares the means: the answers of an iteration may be longer than those of another.
+void RunLog::compare_calls() {
+  if (!expected_calls_ || calls_.size() < 2) return;
+  const std::size_t iterations = calls_.size() - 1;
+  Json seconds = Json::object();
+  for (std::size_t i = 0; i < expected_calls_->named().size(); ++i) {
+    const auto [name, predicted] = expected_calls_->named()[i];
+    double measured = 0;
+    for (std::size_t k = 1; k <= iterations; ++k) measured += calls_[k].named()[i].second / double(iterations);
+    if (predicted <= 0) continue;
+    print_line(fmt::format("{}: {} per iteration (mean of {}), predicted {} ({:+.1f} %)", name, time_text(measured, 4), iterations,
+                           time_text(predicted, 4), 100 * (measured / predicted - 1)));
+    seconds[name] = {{"predicted_seconds", predicted}, {"measured_seconds", measured}};
+  }
+  metrics_.line(json_text({{"kind", "calls"}, {"time", now()}, {"iterations", iterations}, {"calls", seconds}}));
+  expected_calls_.reset();
+}
+
 void RunLog::validation(ValidationReport report) {
   report.time = now();
   progress_.show(report);
@@ -173,7 +199,7 @@ void RunLog::left_out(Index step, const Span& samples, const std::string& why, s
 
 void RunLog::timers(const std::vector<std::string>& names, const std::vector<double>& all, double wall) {
   progress_.clear();
-  compare();
+  compare(), compare_calls();
   progress_.print_line(Timers::table(names, all, wall, engine_step_parts(names)));
   metrics_.line(Timers::json(names, all));
 }

@@ -38,8 +38,9 @@ class RunLog {
   RunLog(const RunConfig&, const CheckpointHeader& at, const Resources&);
 
   // Sets the predicted time and memory of the run. They are logged next to the measured ones after the first 20 steps,
-  // or at the end of a shorter run.
-  void expect(const Expectation& expected) { expected_ = expected; }
+  // or at the end of a shorter run. Predicted calls of policy training are logged likewise after 6 iterations.
+  void expect(const TrainOptions& options) { expected_ = options.expected, expected_calls_ = options.calls; }
+  void calls(const CallSeconds& measured);  // of an iteration
   void print_line(std::string_view line) { progress_.print_line(printable_line(line)); }
   void step(StepReport);  // adds time, throughput and memory to the report, and logs it
   void validation(ValidationReport);
@@ -54,6 +55,7 @@ class RunLog {
   void compare();
   template <class Report>
   void monitor(const Report&);
+  void compare_calls();
   std::optional<double> mfu_of(double flops);
 
   Index seq_length_;
@@ -66,6 +68,8 @@ class RunLog {
   std::optional<OpenMetricsFile> monitored_;  // file of log.openmetrics
   std::optional<Expectation> expected_;       // prediction of time and memory; empty: none, or already logged
   std::vector<double> seconds_;               // duration of each step so far, for the comparison with the prediction
+  std::optional<CallSeconds> expected_calls_;
+  std::vector<CallSeconds> calls_;  // of each iteration so far
 };
 
 }  // namespace gyr

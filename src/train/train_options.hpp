@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/job/run_folder.hpp"
+#include "src/train/call_times.hpp"
 
 namespace gyr {
 
@@ -25,6 +26,7 @@ struct TrainOptions {
   std::string supervisor{};               // token of the supervisor's lock, if a supervisor has started the run
   RunFolder* folder = nullptr;            // folder object that the first rank locks; null: the trainer uses its own
   std::optional<Expectation> expected{};  // prediction that is logged next to the measured values
+  std::optional<CallSeconds> calls{};     // the same for the calls of an iteration of policy training; on the first rank only
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // start of the job's walltime
 };
 

@@ -91,7 +91,7 @@ void train_on(const RunRanks& ranks, const RunConfig& run, const std::string& de
     write_identity(run.output, identity);
     log_start(log.emplace(run, at, resources), run, grid.layout(), data, resources, engine->graphs());
     if (const std::string text = uncertainty_of(peak); !text.empty()) log->print_line(text);
-    if (options.expected) log->expect(*options.expected);
+    log->expect(options);
   });
   RunLog* const reported = log ? &*log : nullptr;
   Saving saving(parts, *saver, reported, at.step);

@@ -167,7 +167,7 @@ PlannedCall IterationCalls::training(const std::string& name, const std::string&
   const Index windows = up_to_multiple(windows_, training_multiple(run_, training_));
   config.micros = int(windows / (layout.size(Axis::data) * config.micro_batch_size));
   const StagePlans plans(config, layout, runs_->steps[model]);
-  PlannedCall call{.name = name, .model = model, .mesh = everywhere_, .layout = layout};
+  PlannedCall call{.name = name, .model = model, .mesh = everywhere_, .layout = layout, .trains = true};
   call.seconds = double(rl_.steps_of_iteration()) * predict(plans, config, layout, machine_.cluster, machine_.profile).seconds;
   call.tokens = double(rl_.epochs * answers_.answers() * answers_.length());
   EngineConfig largest = config;  // a minibatch may have as many windows as answers

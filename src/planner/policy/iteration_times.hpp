@@ -29,6 +29,7 @@ struct PlannedCall {
   Mesh mesh;
   std::optional<Layout> layout = {};  // on the ranks of the mesh; empty: the call has no layout
   double seconds = 0;
+  bool trains = false;                  // optimizer steps
   double tokens = 0;                    // new tokens of a generation, otherwise tokens of prompts and answers that it reads; 0: none
   std::vector<CallMemory> memory = {};  // by pipeline stage: of this call alone on the rank that needs most
   Index bytes() const;                  // of the stage that needs most
