@@ -233,7 +233,8 @@ void add_plan(Command& app, Action& action) {
       command
           ->add_option(
               "--search-seconds", a->search_seconds,
-              "With --explain: after this time, predict the most promising layouts and end the search; 0: search until no other layout can be faster")
+              "With --explain: after this processor time, or four times as long on a busy machine, predict the most promising layouts and end the "
+              "search; 0: search until no other layout can be faster")
           ->between(0, 1e6);
   command->add_flag(
       "--explain-layout", a->explain_layout,

@@ -121,7 +121,7 @@ std::string left_out_text(const PolicySearchResult& result) {
   if (result.ended)
     text += fmt::format("The time was over before all pairs of these layouts were predicted: one of the others may take up to {:.1f} % less time. ",
                         100 * std::max(0.0, 1 - result.least_left_out / result.best.front().seconds));
-  return text.empty() ? "" : text + "--search-seconds 0 searches to the end\n";
+  return text.empty() ? "" : text + "--search-seconds counts processor time; 0 searches to the end\n";
 }
 
 }  // namespace

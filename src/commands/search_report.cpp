@@ -232,7 +232,8 @@ std::string ended_text(const SearchResult& result) {
   const std::string limit = least >= first ? std::string("No layout is faster than the first, but others of the list may be missing")
                                            : fmt::format("A layout that was not predicted takes at least {}, {:.1f} % less than the first",
                                                          time_text(least), 100 * (first - least) / first);
-  return fmt::format("The search ended after {}. {}. --search-seconds 0 searches to the end\n", time_text(result.seconds), limit);
+  return fmt::format("The search ended after {} by --search-seconds, which counts processor time. {}. --search-seconds 0 searches to the end\n",
+                     time_text(result.seconds), limit);
 }
 
 std::string search_notes(const RunConfig& run, int ranks, const Cluster& cluster, const SearchResult& result) {

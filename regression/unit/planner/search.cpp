@@ -2,9 +2,12 @@
 // The layout search finds the same best layouts as predicting every layout. Its lower bounds exclude only layouts that
 // are slower or too large. The deck lines of a found layout give that layout and its predicted memory.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <regex>
 #include <set>
+#include <thread>
 
 #include "regression/planner/random_cluster.hpp"
 #include "regression/support/folder.hpp"
@@ -17,6 +20,7 @@
 #include "src/planner/machine/run_islands.hpp"
 #include "src/planner/search/neighbour_layouts.hpp"
 #include "src/planner/search/search.hpp"
+#include "src/planner/search/search_time.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr::testing::search_suite {
@@ -463,6 +467,61 @@ TEST(search, time_limit_bounds_layouts_not_predicted) {
   EXPECT_GT(seen, 8);
   EXPECT_GT(ended, 3);
   EXPECT_GT(certain, 2);
+}
+
+// One search finds for each part of the memory what brute force finds in it.
+TEST(search, best_layouts_within_parts_are_exact) {
+  Dice dice(seed_of_run());
+  int seen = 0, differ = 0;
+  for (int i = 0; i < 200 && seen < 12; ++i) {
+    Drawn d = draw(dice, true);
+    const std::vector<LayoutChoice> all = all_of(d);
+    if (all.size() < 10 || all.size() > 150 || !d.cluster.parts.empty()) continue;
+    const SearchResult every = search(d.run, d.ranks, d.cluster, nullptr, {.best = 1 << 30, .pruning = Pruning::none});
+    Index most = 0;
+    for (const FoundLayout& f : every.best) most = std::max(most, f.bytes);
+    d.cluster.device.memory = double(most) + d.cluster.device.reserve;
+    const int best = dice.between(1, 4);
+    const std::vector<double> parts{1, dice.real(0.6, 1), dice.real(0.2, 0.6)};
+    const SearchResult found = search(d.run, d.ranks, d.cluster, nullptr, {.best = best, .memory_parts = parts});
+    ASSERT_EQ(found.best_within.size(), parts.size());
+    for (std::size_t part = 0; part < parts.size(); ++part) {
+      std::vector<LayoutChoice> expected, here;
+      for (const FoundLayout& f : every.best)
+        if (double(f.bytes) <= parts[part] * d.cluster.device.usable() && expected.size() < std::size_t(best)) expected.push_back(f.choice);
+      for (const FoundLayout& f : found.best_within[part]) here.push_back(f.choice);
+      EXPECT_EQ(here, expected) << "part " << parts[part] << "\n" << d.text;
+    }
+    ++seen, differ += found.best_within.back().empty() || found.best_within.back().front().choice != found.best.front().choice;
+  }
+  EXPECT_GT(seen, 8);
+  EXPECT_GT(differ, 2);
+}
+
+// Processor time and elapsed time, in seconds.
+struct Times {
+  double processor = double(std::clock()) / CLOCKS_PER_SEC;
+  double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+
+  double since(const Times& begin) const { return std::max(processor - begin.processor, (elapsed - begin.elapsed) / SearchTime::most_elapsed); }
+};
+
+// A search that waits for a processor has the time that it computes, but at least a quarter of the elapsed time.
+TEST(search, waiting_counts_a_quarter_of_its_time) {
+  Dice dice(seed_of_run());
+  for (int i = 0; i < 20; ++i) {
+    const Times before;
+    const SearchTime time;
+    const Times after;
+    if (dice.coin()) std::this_thread::sleep_for(std::chrono::milliseconds(dice.between(1, 40)));
+    else
+      for (const Times begin; Times().processor < begin.processor + 1e-3 * dice.between(1, 10);) continue;
+    const Times early;
+    const double seconds = time.seconds();
+    const Times late;
+    EXPECT_GE(seconds, early.since(after) - 1e-6);
+    EXPECT_LE(seconds, late.since(before) + 1e-6);
+  }
 }
 
 TEST(search, neighbours_are_mutual) {

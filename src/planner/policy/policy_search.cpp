@@ -2,7 +2,6 @@
 #include "src/planner/policy/policy_search.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <map>
 #include <set>
@@ -12,13 +11,12 @@
 #include "src/planner/policy/copy_candidates.hpp"
 #include "src/planner/policy/heuristic.hpp"
 #include "src/planner/policy/part_of_calls.hpp"
+#include "src/planner/search/search_time.hpp"
 #include "src/train/policy_generator.hpp"
 
 namespace gyr {
 
 namespace {
-
-constexpr double memory_parts[] = {1, 0.6, 0.36, 0.22};
 
 // Calls a function; empty if a rule of the deck refuses its settings.
 template <class Function>
@@ -63,22 +61,21 @@ std::string move_key(const Layout& training, const GenerationPlace& place, DType
   return fmt::format("{} {} {}{}", training.text(), int(shard), training.attention_ranks, stages);
 }
 
-// Seconds that each of the searches for layouts of training may descend, even if its share of the time limit is shorter. Without descents
-// they find slower layouts.
-constexpr double least_descent = 7;
+// Seconds that the search for layouts of training may descend, even if its share of the time limit is shorter. Without descents it finds
+// slower layouts.
+constexpr double least_descent = 10;
 
 class TimeLimit {
  public:
   explicit TimeLimit(double seconds) : limit_(seconds) {}
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double seconds() const { return time_.seconds(); }
   bool is_over() const { return seconds() > limit_; }
   // From now on at least this time is left.
   void leave(double seconds_left) { limit_ = std::max(limit_, seconds() + seconds_left); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   double limit_;
-  Clock::time_point begin_ = Clock::now();
+  SearchTime time_;
 };
 
 class PolicySearch {
@@ -96,19 +93,12 @@ class PolicySearch {
     RunConfig alone = run_;
     alone.models.clear();
     SearchOptions options = given;
-    options.place_within = 0, options.descent_seconds = least_descent, options.runs = &runs_->steps[""],
-    options.seconds = given.seconds / 2 / double(std::size(memory_parts));
-    double largest = std::numeric_limits<double>::infinity();  // of the layouts that the last search found
-    for (const double part : memory_parts) {
-      const double usable = part * machine_.cluster.device.usable();
-      if (largest <= usable) continue;  // the same layouts would be found
-      Cluster smaller = machine_.cluster;
-      smaller.limit_memory(usable);
-      const SearchResult result = search(alone, ranks_, smaller, machine_.profile, options);
-      if (!result.best.empty() && !result.ended) largest = 0;
-      layouts_ended_ = layouts_ended_ || result.ended;
-      for (const FoundLayout& found : result.best) add_layout(found.choice), largest = std::max(largest, double(found.bytes));
-    }
+    options.place_within = 0, options.descent_seconds = least_descent, options.runs = &runs_->steps[""], options.seconds = given.seconds / 4;
+    options.memory_parts = {1, 0.6, 0.36, 0.22};  // the rest is left for generation and further models
+    const SearchResult result = search(alone, ranks_, machine_.cluster, machine_.profile, options);
+    layouts_ended_ = result.ended;
+    for (const std::vector<FoundLayout>& best : result.best_within)
+      for (const FoundLayout& found : best) add_layout(found.choice);
     if (const auto own = unless_refused([&] { return choice_of(run_, layout_of(run_, ranks_)); })) add_layout(*own);
   }
 
@@ -348,7 +338,7 @@ PolicySearchResult policy_search(const RunConfig& run, int ranks, const PassMach
   SearchOptions of_training = options.training;
   of_training.seconds = std::min(of_training.seconds, options.seconds);
   search.add_layouts(of_training);
-  time.leave(options.seconds / 2);  // the searches may have taken longer than their time
+  time.leave(options.seconds / 2);  // the search may have taken longer than its time
   search.add_copies();
   PolicySearchResult result = search.result(options);
   while (!result.best.empty() && !set_bytes(result.best.front(), options.bytes)) result.best.erase(result.best.begin());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Search for the fastest iteration of policy training: a layout of training, and that of generation or a copy of the weights
 // in a layout of its own. Further models keep the layouts of their keys, or follow the layout of training.
-//   layouts of training    the fastest of the search for a step (search.hpp) within parts of the memory, because generation and further
+//   layouts of training    the fastest of a search for a step (search.hpp) within parts of the memory, because generation and further
 //                          models need the rest; the layout of the deck; the heuristic (heuristic.hpp)
 //   copies                 copy_candidates.hpp
 // Among these candidates the result is exact (pair_search.hpp).
@@ -46,7 +46,7 @@ struct PolicySearchResult {
 using BytesOfRun = std::function<std::optional<double>(const RunConfig&)>;
 
 struct PolicySearchOptions {
-  SearchOptions training = {};                               // of the searches for layouts of training, which take at most half of the time
+  SearchOptions training = {};                               // of the search for layouts of training, which takes about a quarter of the time
   std::size_t most = 10;                                     // iterations to find
   double seconds = std::numeric_limits<double>::infinity();  // after this time, the fastest of the pairs that are known is the result
   // Checks the first of the result and the heuristic. Without it, memory is that of the representative ranks of each stage.

@@ -2,7 +2,6 @@
 #include "src/planner/search/search.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <map>
 #include <queue>
@@ -12,13 +11,12 @@
 #include "src/planner/layouts/offload_fraction.hpp"
 #include "src/planner/machine/run_islands.hpp"
 #include "src/planner/search/neighbour_layouts.hpp"
+#include "src/planner/search/search_time.hpp"
 #include "src/train/engine_config.hpp"
 
 namespace gyr {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // State of a queued candidate, from the coarsest bound to the prediction. Among equal bounds the less certain candidate
 // comes first, so that every layout that might be as fast is predicted.
@@ -28,6 +26,7 @@ struct Waiting {
   double seconds = 0;  // lower bound of the step time
   Known known = Known::shape;
   LayoutChoice choice = {};
+  double bytes = 0;       // lower bound of the memory of the rank that takes most
   std::size_t found = 0;  // index of the prediction in found_
   bool operator>(const Waiting& other) const { return std::tie(seconds, known, choice) > std::tie(other.seconds, other.known, other.choice); }
 };
@@ -48,6 +47,12 @@ struct Queue : std::priority_queue<Waiting, std::vector<Waiting>, Later> {
 
 double gibi(double bytes) { return bytes / double(1 << 30); }
 
+// Fastest layouts of those whose ranks take at most this memory.
+struct Within {
+  double usable;
+  std::vector<FoundLayout> best;
+};
+
 // After the time limit, predictions take at least `least_ending` more seconds, or a quarter of the limit. If no layout fits
 // by then, those with the least memory by a lower bound are tried for as long again.
 constexpr double least_ending = 2;
@@ -63,7 +68,10 @@ class Search {
  public:
   Search(const RunConfig& run, int ranks, const Cluster& cluster, const Profile* profile, const SearchOptions& options)
       : run_(run), ranks_(ranks), cluster_(cluster), profile_(profile), options_(options), best_(std::size_t(options.best)),
-        floor_(run, cluster, profile), runs_(options.runs ? *options.runs : own_runs_), before_(runs_.count()) {}
+        floor_(run, cluster, profile), runs_(options.runs ? *options.runs : own_runs_), before_(runs_.count()) {
+    for (const double part : options.memory_parts)
+      within_.push_back({part < 1 ? part * cluster.device.usable() : std::numeric_limits<double>::infinity(), {}});
+  }
 
   SearchResult run() {
     LayoutSpace space = space_of(run_, ranks_);
@@ -71,16 +79,20 @@ class Search {
     result_.by_rules = std::move(space.refusals);
     for (const LayoutChoice& shape : space.shapes) put_shape(shape), after_candidate();
     if (options_.place_within > 0) predict_own();
-    while (!line_.empty() && (result_.best.size() < best_ || places_own())) {
+    while (!line_.empty() && (is_wanted(0) || places_own())) {
       if (!descended_ && seconds() > options_.seconds * descent_begins) descend(space.shapes);
       if (is_over()) {
         end_by_time(space.shapes);
         break;
       }
       const Waiting next = line_.top();
+      const bool counts = is_wanted(next.bytes) || places_own();
       line_.pop();
-      step(next), after_candidate();
+      if (counts) step(next);
+      after_candidate();
     }
+    for (const Within& part : within_) result_.best_within.push_back(part.best);
+    result_.best = within_.front().best;
     if (result_.own) end_of_places();
     if (!line_.empty() && result_.least_slower == 0) result_.least_slower = line_.top().seconds;
     result_.slower = result_.layouts - result_.by_rules.layouts() - result_.by_memory.layouts() - double(result_.predicted);
@@ -92,26 +104,39 @@ class Search {
  private:
   using Timed = std::pair<double, LayoutChoice>;  // seconds first
 
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double seconds() const { return time_.seconds(); }
   bool is_over() const { return seconds() > options_.seconds; }
-  bool ends_descent() const { return seconds() > std::max(options_.seconds, options_.descent_seconds); }
 
-  // Predicts the candidates with the tightest bounds, until enough layouts are known or the time for this is over too.
+  // True if a layout with a rank that takes at least these bytes may still be one of the fastest within a part of the memory.
+  bool is_wanted(double bytes) const {
+    return std::any_of(within_.begin(), within_.end(), [&](const Within& part) { return part.best.size() < best_ && bytes <= part.usable; });
+  }
+  // The same if these predictions are among the fastest.
+  bool is_wanted_after(const std::vector<Waiting>& predicted, double bytes) const {
+    return std::any_of(within_.begin(), within_.end(), [&](const Within& part) {
+      const auto fits = [&](const Waiting& p) { return p.bytes <= part.usable; };
+      const std::size_t more = std::size_t(std::count_if(predicted.begin(), predicted.end(), fits));
+      return part.best.size() + more < best_ && bytes <= part.usable;
+    });
+  }
+
+  // Predicts the candidates with the tightest bounds, until enough layouts of each part of the memory are known or the time for this is over too.
   void end_by_time(const std::vector<LayoutChoice>& shapes) {
     result_.ended = true;
     const double limit = std::max(options_.seconds / 4, least_ending), begin = seconds();
     line_ = Queue(Later{true}, std::move(line_.c));
     std::vector<Waiting> predicted;
-    while (!line_.empty() && result_.best.size() + predicted.size() < best_) {
+    double least = std::numeric_limits<double>::infinity();
+    while (!line_.empty() && is_wanted_after(predicted, 0)) {
       if (seconds() - begin > limit) break;
       const Waiting next = line_.top();
       line_.pop();
       if (next.known == Known::prediction) predicted.push_back(next);
-      else step(next);
+      else if (is_wanted_after(predicted, next.bytes)) step(next);
+      else least = std::min(least, next.seconds);
       after_candidate();
     }
     if (found_.empty()) predict_smallest(shapes, limit);
-    double least = std::numeric_limits<double>::infinity();
     for (const Waiting& left : line_.c)
       if (left.known == Known::prediction) predicted.push_back(left);
       else least = std::min(least, left.seconds);
@@ -122,46 +147,55 @@ class Search {
     for (const Waiting& p : predicted) rank(found_[p.found]);
   }
 
-  // Predicts layouts ahead of their turn: for every size of pipeline and context, one with a small bound, and those to which the
-  // fastest of them lead by single changes.
+  // Descends within each part of the memory, for an equal time.
   void descend(const std::vector<LayoutChoice>& shapes) {
     descended_ = true;
     std::vector<LayoutChoice> roomy;
     for (const auto& [left, c] : by_least_memory(shapes)) roomy.push_back(c);
+    const double end = std::max(options_.seconds, options_.descent_seconds);
+    for (std::size_t i = 0; i < within_.size(); ++i) {
+      descent_ends_ = seconds() + (end - seconds()) / double(within_.size() - i);
+      descend(roomy, shapes, within_[i].usable);
+    }
+  }
+
+  // Predicts layouts ahead of their turn: for every size of pipeline and context, one with a small bound, and those to which the
+  // fastest of them lead by single changes.
+  void descend(const std::vector<LayoutChoice>& roomy, const std::vector<LayoutChoice>& shapes, double usable) {
     using Sizes = std::pair<int, int>;  // of pipeline and context
     std::map<Sizes, std::size_t> tried;
     std::map<Sizes, Timed> fastest;
-    for (const auto& [bound, c] : by_bound(roomy)) {
-      if (ends_descent()) return;
+    for (const auto& [bound, c] : by_bound(roomy, usable)) {
+      if (seconds() > descent_ends_) return;
       const Sizes sizes{c.pipeline, c.context};
       if (fastest.contains(sizes) || ++tried[sizes] > first_tried) continue;
-      if (const auto seconds = predict_early(c)) fastest.emplace(sizes, Timed{*seconds, c});
+      if (const auto seconds = predict_early(c, usable)) fastest.emplace(sizes, Timed{*seconds, c});
     }
     std::vector<Timed> starts;
     for (const auto& [sizes, start] : fastest) starts.push_back(start);
     std::sort(starts.begin(), starts.end());
-    for (std::size_t i = 0; i < std::min(starts.size(), descents); ++i) descend_from(starts[i], shapes);
+    for (std::size_t i = 0; i < std::min(starts.size(), descents); ++i) descend_from(starts[i], shapes, usable);
   }
 
-  void descend_from(Timed at, const std::vector<LayoutChoice>& shapes) {
+  void descend_from(Timed at, const std::vector<LayoutChoice>& shapes, double usable) {
     std::size_t tried = 0;
     const auto step = [&] {
-      for (const auto& [bound, c] : by_bound(neighbours_of(run_, at.second, shapes))) {
-        if (bound >= at.first || tried >= most_in_descent || ends_descent()) return false;
+      for (const auto& [bound, c] : by_bound(neighbours_of(run_, at.second, shapes), usable)) {
+        if (bound >= at.first || tried >= most_in_descent || this->seconds() > descent_ends_) return false;
         tried += !predictions_.contains(c);
-        if (const auto seconds = predict_early(c); seconds && *seconds < at.first) return at = {*seconds, c}, true;
+        if (const auto seconds = predict_early(c, usable); seconds && *seconds < at.first) return at = {*seconds, c}, true;
       }
       return false;
     };
     while (step()) continue;
   }
 
-  // The layouts whose lower bound fits in memory, with the lower bound of their time, smallest first.
-  std::vector<Timed> by_bound(const std::vector<LayoutChoice>& layouts) {
+  // The layouts whose lower bound fits in `usable` memory, with the lower bound of their time, smallest first.
+  std::vector<Timed> by_bound(const std::vector<LayoutChoice>& layouts, double usable) {
     std::vector<Timed> all;
     for (const LayoutChoice& c : layouts) {
       try {
-        if (const LayoutBound::Floor floor = floor_.of(c); !floor.taken.lacks()) all.emplace_back(floor.seconds, c);
+        if (const LayoutBound::Floor floor = floor_.of(c); !floor.taken.lacks() && floor.taken.bytes <= usable) all.emplace_back(floor.seconds, c);
       } catch (const Error& e) {
         if (e.code != Exit::config) throw;
       }
@@ -170,19 +204,18 @@ class Search {
     return all;
   }
 
-  // Predicts a layout ahead of its turn; its seconds, or nothing if it cannot run. The queue passes over it later. Why a layout cannot run is
-  // recorded when the queue reaches it.
-  std::optional<double> predict_early(const LayoutChoice& c) {
+  // Predicts a layout ahead of its turn; its seconds, or nothing if it cannot run in `usable` memory. The queue passes over it later. Why a
+  // layout cannot run is recorded when the queue reaches it.
+  std::optional<double> predict_early(const LayoutChoice& c, double usable) {
     after_candidate();
-    if (const auto known = predictions_.find(c); known != predictions_.end()) return known->second;
-    std::optional<double>& seconds = predictions_[c];
+    const auto [known, fresh] = predictions_.try_emplace(c);
     try {
-      if (const Evaluated evaluated = evaluated_layout(c); !evaluated.taken.lacks())
-        put_found(evaluated.found), seconds = evaluated.found.prediction.seconds;
+      if (fresh)
+        if (const Evaluated evaluated = evaluated_layout(c); !evaluated.taken.lacks()) known->second = put_found(evaluated.found);
     } catch (const Error& e) {
       if (e.code != Exit::config) throw;
     }
-    return seconds;
+    return known->second && double(found_[*known->second].bytes) <= usable ? std::optional(found_[*known->second].prediction.seconds) : std::nullopt;
   }
 
   // Adds the deck's own layout to the predicted ones, if it fits and is not among them.
@@ -191,16 +224,16 @@ class Search {
     const FoundLayout& own = *result_.own->found;
     if (std::any_of(found_.begin(), found_.end(), [&](const FoundLayout& f) { return f.choice == own.choice; })) return;
     found_.push_back(own), ++result_.predicted;
-    predicted.push_back({own.prediction.seconds, Known::prediction, own.choice, found_.size() - 1});
+    predicted.push_back(waiting(found_.size() - 1));
   }
 
   void step(const Waiting& next) {
     switch (next.known) {
-      case Known::shape: return run_.offload.on ? put_offloading(next.choice, next.seconds) : put_shared(next.choice, next.seconds);
-      case Known::offloading: return put_shared(next.choice, next.seconds);
-      case Known::shared: return line_.push({next.seconds, Known::parts, next.choice});
-      case Known::parts: return put_layouts(next.choice, next.seconds);
-      case Known::layout: return put_programs(next.choice, next.seconds);
+      case Known::shape: return run_.offload.on ? put_offloading(next) : put_shared(next);
+      case Known::offloading: return put_shared(next);
+      case Known::shared: return line_.push({next.seconds, Known::parts, next.choice, next.bytes});
+      case Known::parts: return put_layouts(next);
+      case Known::layout: return put_programs(next);
       case Known::programs: return put_prediction(next.choice);
       case Known::prediction: return rank(found_[next.found]);
     }
@@ -241,7 +274,8 @@ class Search {
   }
 
   void rank(const FoundLayout& found) {
-    if (result_.best.size() < best_) result_.best.push_back(found);
+    for (Within& part : within_)
+      if (part.best.size() < best_ && double(found.bytes) <= part.usable) part.best.push_back(found);
     ++ranked_;
     if (OwnLayout* own = result_.own ? &*result_.own : nullptr; own && own->found && own->place == 0 && !precedes(found, *own->found))
       own->place = ranked_;
@@ -310,7 +344,7 @@ class Search {
     try {
       const LayoutBound::Floor floor = floor_.of_shape(shape);
       if (!is_too_large("weights, gradients and optimizer states, sharded as far as possible, take", floor.taken, layouts_of(shape)))
-        line_.push({floor.seconds, Known::shape, shape});
+        line_.push({floor.seconds, Known::shape, shape, floor.taken.bytes});
     } catch (const Error& e) {
       refuse(e, layouts_of(shape));
     }
@@ -318,53 +352,57 @@ class Search {
 
   // Without offload, a layout that keeps more activations is faster, all else being equal, so layouts that keep less
   // are queued after it. With offload this does not hold, and each recomputation setting is queued separately.
-  void put_offloading(LayoutChoice shape, double seconds) {
+  void put_offloading(const Waiting& next) {
+    LayoutChoice shape = next.choice;
     for (const int recompute : recomputations_of(run_)) {
       shape.recompute = recompute;
       try {
-        line_.push({std::max(seconds, floor_.of_offloading(shape).seconds), Known::offloading, shape});
+        line_.push({std::max(next.seconds, floor_.of_offloading(shape).seconds), Known::offloading, shape, next.bytes});
       } catch (const Error& e) {
         refuse(e, layouts_per_recomputation(shape));
       }
     }
   }
 
-  void put_shared(const LayoutChoice& shape, double seconds) {
-    if (shape.context == 1 && shape.micro_batch_size == 1) return line_.push({seconds, Known::parts, shape});
+  void put_shared(const Waiting& next) {
+    const LayoutChoice& shape = next.choice;
+    if (shape.context == 1 && shape.micro_batch_size == 1) return line_.push({next.seconds, Known::parts, shape, next.bytes});
     try {
-      line_.push({std::max(seconds, floor_.of_shared(shape).seconds), Known::shared, shape});
+      line_.push({std::max(next.seconds, floor_.of_shared(shape).seconds), Known::shared, shape, next.bytes});
     } catch (const Error& e) {
       refuse(e, waiting_with(shape));
     }
   }
 
-  void put_layouts(const LayoutChoice& parts, double seconds) {
+  void put_layouts(const Waiting& next) {
+    const LayoutChoice& parts = next.choice;
     double least = std::numeric_limits<double>::infinity();
     try {
       for (LayoutChoice c : variants_of(run_, parts)) {
         if (c.recompute != parts.recompute) continue;
         const LayoutBound::Floor floor = floor_.of(c);
         least = std::min(least, floor.seconds);
-        if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(seconds, floor.seconds), Known::layout, c});
+        if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(next.seconds, floor.seconds), Known::layout, c, floor.taken.bytes});
       }
     } catch (const Error& e) {
       refuse(e, double(schedules_of(run_, parts, micros_of(run_, parts)).size() * shards_of(run_, parts).size()));
-      least = seconds;
+      least = next.seconds;
     }
     if (run_.offload.on) return;
     const std::vector<int> all = recomputations_of(run_);
-    const auto next = std::upper_bound(all.begin(), all.end(), parts.recompute);
-    if (next == all.end()) return;
+    const auto later = std::upper_bound(all.begin(), all.end(), parts.recompute);
+    if (later == all.end()) return;
     LayoutChoice more = parts;
-    more.recompute = *next;
-    line_.push({std::max(seconds, least), Known::parts, more});
+    more.recompute = *later;
+    line_.push({std::max(next.seconds, least), Known::parts, more, next.bytes});
   }
 
-  void put_programs(const LayoutChoice& c, double seconds) {
+  void put_programs(const Waiting& next) {
+    const LayoutChoice& c = next.choice;
     if (options_.pruning == Pruning::none) return put_prediction(c);
     try {
       const LayoutBound::Floor floor = floor_.of_programs(c);
-      if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(seconds, floor.seconds), Known::programs, c});
+      if (!is_too_large(of_parts, floor.taken, 1)) line_.push({std::max(next.seconds, floor.seconds), Known::programs, c, floor.taken.bytes});
     } catch (const Error& e) {
       refuse(e, 1);
     }
@@ -396,20 +434,27 @@ class Search {
   }
 
   void put_prediction(const LayoutChoice& c) {
-    std::optional<double>& seconds = predictions_[c];
-    if (seconds) return;
+    std::optional<std::size_t>& known = predictions_[c];
+    if (known) return;
     try {
       const Evaluated evaluated = evaluated_layout(c);
-      if (!is_too_large("a rank takes", evaluated.taken, 1)) put_found(evaluated.found), seconds = evaluated.found.prediction.seconds;
+      if (!is_too_large("a rank takes", evaluated.taken, 1)) known = put_found(evaluated.found);
     } catch (const Error& e) {
       refuse(e, 1);
     }
   }
 
-  void put_found(const FoundLayout& found) {
+  Waiting waiting(std::size_t index) const {
+    const FoundLayout& found = found_[index];
+    return {found.prediction.seconds, Known::prediction, found.choice, double(found.bytes), index};
+  }
+
+  // Index of a new prediction.
+  std::size_t put_found(const FoundLayout& found) {
     ++result_.predicted;
     found_.push_back(found);
-    line_.push({found.prediction.seconds, Known::prediction, found.choice, found_.size() - 1});
+    line_.push(waiting(found_.size() - 1));
+    return found_.size() - 1;
   }
 
   // The dry runs are reused by other layouts. The cache is cleared when it exceeds a limit.
@@ -455,15 +500,17 @@ class Search {
   const Cluster& cluster_;
   const Profile* profile_;
   const SearchOptions& options_;
-  const Clock::time_point begin_ = Clock::now();
+  const SearchTime time_;
   std::size_t best_, ranked_ = 0;
   LayoutBound floor_;
   StageRuns own_runs_, &runs_;
   std::size_t before_;  // dry runs of earlier searches
   StagePlans::Counted counted_;
   std::vector<FoundLayout> found_;
+  std::vector<Within> within_;  // by part of the memory
   bool descended_ = false;
-  std::map<LayoutChoice, std::optional<double>> predictions_;  // seconds of the layouts that were evaluated; nothing: cannot run
+  double descent_ends_ = 0;
+  std::map<LayoutChoice, std::optional<std::size_t>> predictions_;  // of the layouts that were evaluated, in found_; nothing: cannot run
   Queue line_{Later{false}};
   SearchResult result_;
 };

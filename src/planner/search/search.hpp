@@ -36,8 +36,9 @@ struct OwnLayout {
 };
 
 struct SearchResult {
-  std::vector<FoundLayout> best;  // fastest first; equally fast layouts are ordered by their choices
-  double layouts = 0;             // number of candidate layouts in the search space
+  std::vector<FoundLayout> best;                      // fastest first; equally fast layouts are ordered by their choices
+  std::vector<std::vector<FoundLayout>> best_within;  // the same within each of SearchOptions::memory_parts; `best` is the first
+  double layouts = 0;                                 // number of candidate layouts in the search space
   Refusals by_rules, by_memory;
   double by_reserve = 0;         // layouts of by_memory that would fit if the reserve of a device were used (Cluster::Device::reserve)
   std::optional<OwnLayout> own;  // empty unless the search was asked to place it
@@ -48,7 +49,7 @@ struct SearchResult {
   MemoryTaken::Usage least;      // memory of the layout that needs least among those that do not fit in a device; 0: none
   Islands islands;               // islands of the ranks if there are several (cluster.emulate)
   std::size_t dry_runs = 0;
-  double seconds = 0;  // seconds taken by the search
+  double seconds = 0;  // taken by the search (search_time.hpp)
 };
 
 // State of a running search, for progress output.
@@ -71,8 +72,10 @@ struct SearchOptions {
   std::size_t waiting = 5'000'000;  // maximum number of queued candidates, about half a GiB
   std::size_t place_within = 0;     // if above 0, the search predicts the deck's own layout, and continues until its place is known or this many
                                     // layouts are ranked
-  double seconds = std::numeric_limits<double>::infinity();  // after this time, the most promising layouts are predicted and the search ends
+  double seconds = std::numeric_limits<double>::infinity();  // after this time (search_time.hpp), the most promising layouts are predicted and
+                                                             // the search ends
   double descent_seconds = 10;                               // since its begin, a search may descend for this time, even if its limit is shorter
+  std::vector<double> memory_parts = {1};                    // parts of the usable memory, for each of which the fastest layouts are found
   SearchWatch watch = {};                                    // called after every candidate
   StageRuns* runs = nullptr;                                 // cache of dry runs that searches for one model share; null: none
 };
