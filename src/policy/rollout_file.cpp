@@ -54,14 +54,16 @@ void append_trailer(const std::filesystem::path& path) {
   require(bool(file), Exit::io, "{}: writing failed; is the disk full?", path.string());
 }
 
-// Exit::data if the file has another checksum than it says. Files of earlier versions have none.
+// Exit::data unless the file ends with its checksum.
 void check_trailer(const std::filesystem::path& path) {
   const InputFile file(path);
   const std::int64_t size = file.size() - std::int64_t(sizeof(Trailer));
   Trailer trailer;
-  if (size < 0) return;
-  file.read(size, reinterpret_cast<char*>(&trailer), sizeof trailer);
-  if (trailer.mark != Trailer::expected) return;
+  if (size >= 0) file.read(size, reinterpret_cast<char*>(&trailer), sizeof trailer);
+  require(size >= 0 && trailer.mark == Trailer::expected, Exit::data,
+          "{}: does not end with a checksum, so it is incomplete, damaged or of another program; restore it, or resume from a checkpoint at the end "
+          "of an iteration",
+          path.string());
   const hdf5::Extent before{0, size};
   require(SummedFile(path).sum(std::span(&before, 1)) == trailer.sum, Exit::data,
           "{}: its checksum differs from the one that was written, so the file is damaged; restore it, or resume from a checkpoint at the end of an "

@@ -171,6 +171,17 @@ struct Drawn {
   }
 };
 
+// Loss, gradient norm and means of two steps on the same answers.
+void expect_same_step(const StepResult& a, const StepResult& b) {
+  EXPECT_NEAR(a.loss, b.loss, 1e-12);
+  EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-11 * std::max(1.0, b.gradient_norm));
+  ASSERT_EQ(a.ahead_losses.size(), b.ahead_losses.size());
+  for (std::size_t i = 0; i < a.ahead_losses.size(); ++i) {
+    ASSERT_EQ(a.ahead_losses[i].has_value(), b.ahead_losses[i].has_value()) << "figure " << i;
+    if (a.ahead_losses[i]) EXPECT_NEAR(*a.ahead_losses[i], *b.ahead_losses[i], 1e-11) << "figure " << i;
+  }
+}
+
 TEST(policy_loss, head_matches_plain_loops_with_masked_answers) {
   std::mt19937 random(seed_of_run());
   for (int draw = 0; draw < 24; ++draw) {
@@ -271,6 +282,71 @@ TEST(policy_loss, packing_changes_nothing) {
     const StepResult single = other.engine.gradients([&](int) { return one_each; }, 1, 1);
     EXPECT_NEAR(packed_windows.loss, single.loss, 1e-12);
     EXPECT_NEAR(packed_windows.gradient_norm, single.gradient_norm, 1e-11 * std::max(1.0, single.gradient_norm));
+  }
+}
+
+TEST(policy_loss, micro_batch_size_changes_nothing) {
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 8; ++draw) {
+    Drawn d(random);
+    Rig<double> rig(d.config(), single_rank_grid(d.model.layers()));
+    set_weights(rig.engine);
+    d.score(rig.engine, random);
+    const MicroBatch b = d.batch();
+    const StepResult together = rig.engine.gradients([&](int) { return b; }, 1, 1);
+    EngineConfig config = d.config();
+    config.micro_batch_size = 1 + Index(random() % std::uint64_t(d.minibatch.size()));
+    const Index micros = d.minibatch.size() / config.micro_batch_size + 1;  // the last windows may be empty
+    Rig<double> other(config, single_rank_grid(d.model.layers()));
+    set_weights(other.engine);
+    const Targets targets{d.advantages};
+    const MinibatchValues values(d.rollouts, targets, d.minibatch, d.policy);
+    const StepResult parts = other.engine.gradients(
+        [&](int micro) {
+          return micro_batch_of([&](Index w) { return values.sample(w); }, d.model, micro * config.micro_batch_size, config.micro_batch_size,
+                                d.seq_length);
+        },
+        int(micros), 1);
+    SCOPED_TRACE(fmt::format("draw {}, {} windows, {} together", draw, d.minibatch.size(), config.micro_batch_size));
+    expect_same_step(parts, together);
+  }
+}
+
+// Answers without a reward, truncated ones that are masked, and those outside of the limits of a correction count nowhere: the others learn
+// as if the excluded ones had never been generated.
+TEST(policy_loss, excluded_answers_change_nothing_else) {
+  std::mt19937 random(seed_of_run());
+  for (int draw = 0; draw < 24; ++draw) {
+    Drawn d(random);
+    d.policy.cut = CutAnswers::keep;
+    Rig<double> rig(d.config(), single_rank_grid(d.model.layers()));
+    set_weights(rig.engine);
+    d.score(rig.engine, random);
+    std::vector<bool> excluded;
+    for (Rollout& r : d.rollouts.all) excluded.push_back(random() % 3 == 0), r.said = r.old;
+    excluded.front() = true, excluded.back() = false;
+    for (std::size_t i = 0; i < excluded.size(); ++i) {
+      Rollout& r = d.rollouts.all[i];
+      if (draw % 3 == 0 && excluded[i]) r.reward.reset();
+      if (draw % 3 == 1) r.end = excluded[i] ? TextEnd::length : TextEnd::end;
+      if (draw % 3 == 2 && excluded[i]) r.said[0] -= 3;
+    }
+    if (draw % 3 == 1) d.policy.cut = CutAnswers::mask;
+    if (draw % 3 == 2) d.policy.correction = {CorrectionOf::sequence, 0.5, 2, OutsideLimits::mask};
+    Drawn rest = d;
+    rest.rollouts.all.clear(), rest.advantages.clear();
+    std::vector<Index> members;
+    for (std::size_t i = 0; i < excluded.size(); ++i) {
+      if (excluded[i]) continue;
+      members.push_back(Index(members.size()));
+      rest.rollouts.all.push_back(d.rollouts.all[i]), rest.advantages.push_back(d.advantages[i]);
+    }
+    rest.minibatch = packed(rest.rollouts, members, rest.seq_length);
+    Rig<double> other(rest.config(), single_rank_grid(d.model.layers()));
+    set_weights(other.engine);
+    const MicroBatch all = d.batch(), some = rest.batch();
+    SCOPED_TRACE(fmt::format("draw {}, {} of {} answers count", draw, members.size(), excluded.size()));
+    expect_same_step(rig.engine.gradients([&](int) { return all; }, 1, 1), other.engine.gradients([&](int) { return some; }, 1, 1));
   }
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rules that reward answers: values by hand, drawn cases against plain definitions, and settings that are refused.
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <random>
 #include <set>
 
 #include "regression/support/folder.hpp"
+#include "regression/support/mutation.hpp"
 #include "regression/support/seed.hpp"
 #include "regression/support/testing.hpp"
 #include "src/deck/deck.hpp"
@@ -281,6 +283,40 @@ TEST(rewards, missing_field_is_refused_with_place_and_keys) {
         "have");
     EXPECT_TRUE(has(error_of([&] { judge.of({1}, "a", Json::object()); }).what(), "has no such key (it has none)"));
   }
+}
+
+// Fields and answers of any shape get a value, no value, or a refusal that names the place of the field.
+TEST(rewards, fields_of_any_shape_never_crash) {
+  Mutation mutation(seed_of_run());
+  const std::vector<Judge> judges = [] {
+    std::vector<Judge> all;
+    for (const char* type : {"type: exact, normalize: [strip, lower, spaces, punctuation]", "type: choice, options: [a, 'b c'], whole_words: true",
+                             "type: number", "type: number, tolerance: 0.01", "type: tokens"})
+      all.emplace_back(std::string("field: right, ") + type);
+    return all;
+  }();
+  int valued = 0, refused = 0;
+  for (int draw = 0; draw < 3000; ++draw) {
+    std::string text;
+    for (unsigned n = mutation.up_to(12); n > 0; --n) {
+      static const char* const pieces[] = {"1",    "0", "-",   "e", "/",  ",",    ".",    "\\boxed{",  "}",
+                                           "####", "a", "b c", " ", "\n", "\xff", "\xc3", "9999999999"};
+      text += pieces[mutation.up_to(std::size(pieces) - 1)];
+    }
+    Json fields{{"right", mutation.value()}, {"other", 1}};
+    if (mutation.up_to(3) == 0) fields["right"] = text;
+    try {
+      const Value value = judges[mutation.up_to(unsigned(judges.size()) - 1)].of({1, -1, 1 << 30}, text, fields);
+      EXPECT_TRUE(!value || (*value >= 0 && *value <= 1)) << text;
+      ++valued;
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_EQ(error.code, Exit::data) << error.what();
+      EXPECT_TRUE(has(error.what(), "line 18 of p_fields.jsonl")) << error.what();
+    }
+  }
+  EXPECT_GT(valued, 300);
+  EXPECT_GT(refused, 300);
 }
 
 TEST(rewards, settings_keep_their_order_and_defaults) {

@@ -72,23 +72,73 @@ TEST(rollout_file, changed_bytes_never_crash) {
   const Folder folder;
   std::mt19937 random(seed_of_run());
   int refused = 0;
-  for (int draw = 0; draw < 150; ++draw) {
+  for (int draw = 0; draw < 20; ++draw) {
     const Rollouts r = drawn_rollouts(random);
     const auto path = rollout_path(folder.path(), 1);
     write_rollouts(path, r);
-    std::string bytes = contents(path);
-    for (std::size_t i = 0; i < 1 + random() % 8; ++i) bytes[random() % (bytes.size() - 16)] = char(random());  // the mark at the end stays
-    put_contents(path, bytes);
-    try {
-      const Rollouts again = read_rollouts(path);
-      EXPECT_EQ(Index(again.all.size()) % again.group, 0);
-      for (const Rollout& one : again.all) EXPECT_EQ(Index(one.said.size()), one.length());
-    } catch (const Error& error) {
-      ++refused;
-      EXPECT_NE(std::string(error.what()).find(path.filename().string()), std::string::npos) << error.what();
+    const std::string written = contents(path);
+    for (int damage = 0; damage < 100; ++damage) {
+      std::string bytes = written;
+      if (random() % 5 == 0) bytes.resize(random() % bytes.size());
+      else
+        for (std::size_t i = 0; i < 1 + random() % 8; ++i) bytes[random() % bytes.size()] = char(random());
+      put_contents(path, bytes);
+      try {
+        expect_equal(read_rollouts(path), r);
+        EXPECT_EQ(bytes, written);
+      } catch (const Error& error) {
+        ++refused;
+        EXPECT_EQ(error.code, Exit::data);
+        EXPECT_NE(std::string(error.what()).find(path.filename().string()), std::string::npos) << error.what();
+      }
     }
   }
-  EXPECT_GT(refused, 140) << "few draws change a byte into itself";
+  EXPECT_GT(refused, 1950) << "few draws change a byte into itself";
+}
+
+// Damages the rollouts of a file whose checksum is right.
+void damage(Rollouts& r, std::mt19937& random) {
+  Rollout& x = r.all[random() % r.all.size()];
+  const auto resized = [&](auto& values) { values.resize(random() % 9); };
+  switch (random() % 11) {
+    case 0: return resized(x.said);
+    case 1: return resized(x.old);
+    case 2: return resized(x.reference);
+    case 3: return resized(x.values);
+    case 4: return resized(x.tokens);
+    case 5: return resized(x.rewards);
+    case 6: x.begin = Index(random() % 12) - 3; return;
+    case 7: x.end = TextEnd(int(random() % 256) - 100); return;
+    case 8: r.group = Index(random() % 20) - 5; return;
+    case 9: r.reward_names.resize(2, "name"); return;
+    default: r.all.resize(random() % r.all.size()); return;
+  }
+}
+
+TEST(rollout_file, damaged_rollouts_are_refused_or_fit_together) {
+  const Folder folder;
+  std::mt19937 random(seed_of_run());
+  int refused = 0;
+  for (int draw = 0; draw < 300; ++draw) {
+    Rollouts r = drawn_rollouts(random);
+    damage(r, random);
+    const auto path = rollout_path(folder.path(), 1);
+    try {
+      write_rollouts(path, r);
+      const Rollouts again = read_rollouts(path);
+      ASSERT_GT(again.group, 0);
+      EXPECT_EQ(Index(again.all.size()) % again.group, 0);
+      for (const Rollout& one : again.all) {
+        EXPECT_TRUE(one.begin >= 1 && one.length() >= 1 && one.end <= TextEnd::length) << "draw " << draw;
+        EXPECT_EQ(Index(one.said.size()), one.length()) << "draw " << draw;
+        EXPECT_EQ(one.rewards.size(), again.reward_names.size()) << "draw " << draw;
+      }
+    } catch (const Error& error) {
+      ++refused;
+      EXPECT_TRUE(error.code == Exit::data || error.code == Exit::io) << error.what();
+    }
+  }
+  EXPECT_GT(refused, 90);
 }
 
 }  // namespace
