@@ -52,7 +52,7 @@ struct Questions {
 Questions read_questions(GenerateArguments& a, const Tokenizer& tokenizer, std::optional<Token> source_end, Index most, std::time_t now) {
   Questions q;
   const auto chat = a.chat.given()     ? std::optional(a.chat.read(tokenizer, now))
-                    : a.model_template ? std::optional(TemplateOption::of_model(a.checkpoint, tokenizer, now))
+                    : a.model_template ? std::optional(needed_chat_of_model(a.checkpoint, tokenizer, now))
                                        : std::nullopt;
   require(!(chat && a.plain), Exit::usage,
           "--plain cannot be combined with --template or --chat, which recognise special tokens in the template only");

@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "kernels/base/error.hpp"
-#include "src/base/input_file.hpp"
 #include "src/commands/command_line.hpp"
 #include "src/data/conversation.hpp"
-#include "src/huggingface/companions.hpp"
-#include "src/pretrained/pretrained.hpp"
+#include "src/pretrained/chat_source.hpp"
 
 namespace gyr {
 
@@ -32,37 +30,9 @@ class TemplateOption {
   const std::string& text() const { return text_; }  // as on the command line
   // `now`: the time that a chat template may ask for. Exit::usage for an invalid template, Exit::missing if the file does
   // not exist, Exit::data for a chat template that cannot be read.
-  Chat read(const Tokenizer& tokenizer, std::time_t now) const {
-    if (!text_.starts_with('@')) return ChatTemplate(text_, tokenizer);
-    const std::filesystem::path file = text_.substr(1);
-    std::error_code error;
-    if (std::filesystem::is_directory(file, error)) return of_model(file, tokenizer, now);
-    std::string text = text_of_file(file, 1 << 20);
-    if (file.extension() == ".jinja") return of_file(file, text, tokenizer, now);
-    if (text.ends_with('\n')) text.pop_back();
-    if (text.ends_with('\r')) text.pop_back();
-    return ChatTemplate(text, tokenizer);
-  }
-  // Chat template of a model.
-  static Chat of_model(const std::filesystem::path& model, const Tokenizer& tokenizer, std::time_t now) {
-    const auto jinja = chat_template_in(companions_of(model), model.string());
-    require(jinja.has_value(), Exit::data, "{}: has no chat template; write one with --template", model.string());
-    return JinjaChat(jinja::Template(jinja->text, jinja->origin), jinja->tokens, now, tokenizer);
-  }
+  Chat read(const Tokenizer& tokenizer, std::time_t now) const { return read_chat(text_, tokenizer, now); }
 
  private:
-  // Chat template in a file. A tokenizer_config.json in its folder names the special tokens.
-  static Chat of_file(const std::filesystem::path& file, const std::string& text, const Tokenizer& tokenizer, std::time_t now) {
-    const jinja::Template source(text, file.string());
-    const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-    const Companions companions = companions_in(folder, {});
-    for (const char* name : {"bos_token", "eos_token", "pad_token", "unk_token"})
-      require(companions.contains(tokenizer_config_name) || !source.reads(name), Exit::data,
-              "{}: the chat template writes {}, but there is no {} in its folder that defines this token; give --template @FOLDER of the model",
-              file.string(), name, tokenizer_config_name);
-    return JinjaChat(source, special_tokens_in(companions, folder.string()), now, tokenizer);
-  }
-
   std::string text_;
   Option* option_ = nullptr;
 };

@@ -41,6 +41,12 @@ FurtherModel read_model(Section& s, const std::string& name) {
   m.tensor = axis(s, "tensor", "tensor-parallel size; 0: parallel.tensor");
   m.expert = axis(s, "expert", "expert-parallel size; 0: parallel.expert");
   m.micro_batch_size = s.get("micro_batch_size", 0, "sequences that it scores at once; 0: train.micro_batch_size").unit("sequences").at_least(0);
+  m.seq_length =
+      s.get("seq_length", 0,
+            "reward model with a template or tokenizer of its own: tokens of a window, at least those of the longest text; 0: train.seq_length")
+          .unit("tokens")
+          .at_least(0)
+          .at_most(longest);
   return m;
 }
 

@@ -22,6 +22,7 @@ struct FurtherModel {
   int data = 0, pipeline = 0, context = 0, tensor = 0,
       expert = 0;                    // sizes of the axes; data 0: all ranks that the others leave; other 0: as in parallel
   Index micro_batch_size = 0;        // 0: train.micro_batch_size
+  Index seq_length = 0;              // of a reward model: tokens of a window of texts; 0: train.seq_length
   std::optional<ModelConfig> model;  // shape of init_from; empty if that was not read
 };
 

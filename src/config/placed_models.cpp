@@ -24,6 +24,7 @@ RunConfig run_of(const RunConfig& run, const FurtherModel& m, const ScoringModel
   of_model.train.init_from = m.init_from;
   if (!m.precision.empty()) of_model.train.precision = m.precision;
   if (m.micro_batch_size > 0) of_model.train.micro_batch_size = m.micro_batch_size;
+  of_model.train.seq_length = window_of(m, run);
   of_model.offload = {};
   if (!use.trained || m.model->pattern != run.model.pattern) of_model.recompute = {};
   of_model.optimizer.lora = m.model->lora;
@@ -54,7 +55,28 @@ void check_use(const FurtherModel& m, const ScoringModel& use) {
           of_values ? "gives texts no value (a reward model does: train.objective: reward)" : "predicts no next tokens to score");
 }
 
+// A reward model: it may read texts of its own instead of the token ids of the policy.
+bool gives_rewards(const ScoringModel& use) { return use.scores == ScoringModel::Scores::values && !use.trained; }
+
+void check_window(const FurtherModel& m, const RunConfig& run) {
+  const Index window = window_of(m, run), positions = m.model->positions;
+  require(positions == 0 || window <= positions, Exit::config,
+          "models.{}: its windows have {} tokens, and the model in {} has {} positions; set models.{}.seq_length to {} or less", m.name, window,
+          m.init_from, positions, m.name, positions);
+}
+
 }  // namespace
+
+Index window_of(const FurtherModel& m, const RunConfig& run) { return m.seq_length > 0 ? m.seq_length : run.train.seq_length; }
+
+void check_token_ids(const FurtherModel& m, const RunConfig& run) {
+  require(m.model->vocab_size == run.model.vocab_size, Exit::config,
+          "models.{}: the model in {} has a vocabulary of {} tokens, and the trained model one of {}; they must read the same token ids", m.name,
+          m.init_from, m.model->vocab_size, run.model.vocab_size);
+  require(m.seq_length == 0, Exit::config,
+          "models.{}.seq_length = {}: it reads the windows of the trained model (train.seq_length = {}); remove this key", m.name, m.seq_length,
+          run.train.seq_length);
+}
 
 void check_further_models(const RunConfig& run, ModelWeights weights) {
   const std::vector<ScoringModel> uses = run.model.objective->scoring_models();
@@ -65,9 +87,8 @@ void check_further_models(const RunConfig& run, ModelWeights weights) {
     require(find(uses, m.name), Exit::config, "models.{}: train.objective = {} reads {}; {}", m.name, run.model.objective->name(),
             names.empty() ? "no further model" : fmt::format("only {}", fmt::join(names, ", ")),
             near.empty() ? "remove this section" : fmt::format("did you mean `{}`?", near));
-    require(m.model->vocab_size == run.model.vocab_size, Exit::config,
-            "models.{}: the model in {} has a vocabulary of {} tokens, and the trained model one of {}; they must read the same token ids", m.name,
-            m.init_from, m.model->vocab_size, run.model.vocab_size);
+    if (gives_rewards(*find(uses, m.name))) check_window(m, run);
+    else check_token_ids(m, run);
     if (weights == ModelWeights::needed || !m.init_from.empty()) check_use(m, *find(uses, m.name));
   }
   if (run.models.empty()) return;

@@ -17,8 +17,14 @@ struct PlacedModel {
   RunConfig run;  // the run with shape, precision and grid of this model in the place of those of the trained one
 };
 
+// Tokens of the windows that a model reads.
+Index window_of(const FurtherModel&, const RunConfig&);
+// Exit::config unless a model can read the token ids and windows of the trained model.
+void check_token_ids(const FurtherModel&, const RunConfig&);
+
 // Exit::config unless the objective of the run reads every model of the deck, and each has the vocabulary of the trained
-// model. Checked for the deck of a run, not for a stored one. A run that is only planned needs no weights of frozen models.
+// model, except reward models (train/reward_texts.hpp). Checked for the deck of a run, not for a stored one. A run that is only planned needs no
+// weights of frozen models.
 enum class ModelWeights { needed, not_needed };
 void check_further_models(const RunConfig&, ModelWeights);
 // Layouts of the models on `ranks` ranks, in the order of the deck. Exit::config if one does not fit them.

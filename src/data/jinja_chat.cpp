@@ -113,13 +113,18 @@ JinjaChat::Rendered JinjaChat::rendered(Text text) const {
   return {std::move(text), std::move(specials)};
 }
 
-std::vector<Utterance> JinjaChat::fill(const ChatInput& input, const std::string& assistant) const {
-  Rendered all;
+JinjaChat::Rendered JinjaChat::complete(const ChatInput& input) const {
   try {
-    all = rendered(render(input, input.messages.size(), false));
+    return rendered(render(input, input.messages.size(), false));
   } catch (const jinja::Problem& problem) {
     jinja::refuse("cannot be rendered: {}", problem.what());
   }
+}
+
+std::vector<Utterance> JinjaChat::text(const ChatInput& input) const { return utterances_of(complete(input), {}); }
+
+std::vector<Utterance> JinjaChat::fill(const ChatInput& input, const std::string& assistant) const {
+  const Rendered all = complete(input);
   const std::vector<Region> learned = marks_replies() ? generated_regions(all.text) : reply_regions(input, all, assistant);
   if (learned.empty() && marks_replies()) jinja::refuse("gets no text in a {{% generation %}} block of the chat template");
   if (learned.empty()) jinja::refuse("has no turn of '{}' to learn from", assistant);

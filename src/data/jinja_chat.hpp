@@ -38,6 +38,8 @@ class JinjaChat {
   const std::vector<std::string>& unknown_marks() const { return unknown_marks_; }
   bool marks_replies() const { return source_.has_generation(); }  // true: the targets come from {% generation %} blocks
 
+  // The rendered conversation without targets. jinja::Problem if it cannot be rendered.
+  std::vector<Utterance> text(const ChatInput& input) const;
   // The rendered conversation with its targets: replies of the role `assistant`. jinja::Problem if it cannot be rendered
   // or has no target.
   std::vector<Utterance> fill(const ChatInput& input, const std::string& assistant) const;
@@ -51,6 +53,7 @@ class JinjaChat {
     std::vector<WrittenSpecials::Place> specials;
   };
   Rendered rendered(jinja::Text text) const;
+  Rendered complete(const ChatInput& input) const;
   jinja::Text render(const ChatInput& input, std::size_t messages, bool generation_prompt) const;
   std::optional<jinja::Text> try_render(const ChatInput& input, std::size_t messages, bool generation_prompt) const;
   void probe();

@@ -6,6 +6,7 @@
 
 #include "src/policy/rewards/reward.hpp"
 #include "src/tokenizer/tokenizer.hpp"
+#include "src/train/reward_texts.hpp"
 #include "src/train/window_scores.hpp"
 
 namespace gyr {
@@ -28,6 +29,8 @@ class AnswerJudge {
  private:
   const PolicyConfig& config() const { return *run_.policy; }
   std::vector<std::vector<double>> values_of_models(const Rollouts&);
+  std::vector<double> values_of(const RewardConfig& rule, const Rollouts& texts);
+  Rollouts texts_of(const RewardTexts&, const Rollouts&) const;
   std::vector<Answer> answers_of(const Rollouts&, std::deque<Json>& fields) const;
   std::vector<double> from_first_rank(std::size_t count, const std::function<std::vector<double>()>& compute);
 
@@ -35,8 +38,9 @@ class AnswerJudge {
   const Prompts& prompts_;
   Grid& grid_;
   RowsOf rows_of_;
-  std::unique_ptr<const Tokenizer> tokenizer_;  // null: no rule reads text
-  std::vector<std::unique_ptr<Reward>> rules_;  // on the first rank
+  std::unique_ptr<const Tokenizer> tokenizer_;     // null: no rule reads text
+  std::vector<std::optional<RewardTexts>> texts_;  // of each rule whose model reads texts of its own
+  std::vector<std::unique_ptr<Reward>> rules_;     // on the first rank
 };
 
 }  // namespace gyr

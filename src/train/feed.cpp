@@ -6,7 +6,6 @@
 
 #include "kernels/base/printable.hpp"
 #include "src/base/quantity.hpp"
-#include "src/checkpoint/checksum.hpp"
 #include "src/config/run_advice.hpp"
 #include "src/data/fingerprint.hpp"
 #include "src/data/sample_view.hpp"
@@ -17,6 +16,7 @@
 #include "src/tokenizer/tokenizer.hpp"
 #include "src/train/data_reading.hpp"
 #include "src/train/neighbours.hpp"
+#include "src/train/reward_texts.hpp"
 
 namespace gyr {
 
@@ -140,22 +140,6 @@ void check_fields(const std::vector<RewardConfig>& rewards, const Prompts& promp
   }
 }
 
-// Exit::config if a reward model was trained with another tokenizer than data.tokenizer: it would read other texts.
-void check_tokenizers_of_rewards(const RunConfig& run) {
-  if (run.data.tokenizer.empty()) return;
-  const std::vector<std::string>& names = run.policy->loss.reward_models;
-  for (const FurtherModel& m : run.models) {
-    if (std::find(names.begin(), names.end(), m.name) == names.end()) continue;
-    const std::string own = defaults_of(m.init_from).tokenizer;
-    std::error_code no;
-    if (own.empty() || !std::filesystem::exists(own, no) || SummedFile(own).sum() == SummedFile(run.data.tokenizer).sum()) continue;
-    fail(Exit::config,
-         "models.{}: its tokenizer {} is not data.tokenizer {}, and a reward model reads the token ids of the policy; name a model with the same "
-         "tokenizer, or call this one from a program (rl.rewards, type: process)",
-         m.name, own, run.data.tokenizer);
-  }
-}
-
 // Prompts of policy training, each of which fits a window together with its answer.
 Prompts prompts_of(const RunConfig& run) {
   require_prefixes(run);
@@ -166,11 +150,12 @@ Prompts prompts_of(const RunConfig& run) {
           of_text == rewards.end() ? "" : of_text->name);
   Prompts prompts({run.data.prefixes.begin(), run.data.prefixes.end()}, run.model.vocab_size);
   const Index needed = Index(prompts.longest()) + run.policy->max_new_tokens;
-  require(needed <= run.train.seq_length, Exit::config,
+  require(needed <= run.train.seq_length, Exit::data,
           "train.seq_length = {}: the longest prompt has {} tokens and rl.generate.max_new_tokens is {}; set train.seq_length to {} or more",
           run.train.seq_length, prompts.longest(), run.policy->max_new_tokens, needed);
   check_fields(rewards, prompts);
-  check_tokenizers_of_rewards(run);
+  for (const RewardConfig& reward : rewards)
+    if (reward.type == RewardType::model) RewardTexts::of(run, reward);
   return prompts;
 }
 

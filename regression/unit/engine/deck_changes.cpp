@@ -295,6 +295,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"rl.rewards.NAME.ngram", {"2", course}},
                                                                          {"rl.rewards.NAME.model", {"other", course}},
                                                                          {"rl.rewards.NAME.shift", {"2", course}},
+                                                                         {"rl.rewards.NAME.template", {"a", course}},
                                                                          {"rl.rewards.NAME.command", {"[cat]", course}},
                                                                          {"rl.rewards.NAME.processes", {"2", none}},
                                                                          {"rl.rewards.NAME.timeout_seconds", {"2", course}},
@@ -309,6 +310,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"models.NAME.tensor", {"2", none}},
                                                                          {"models.NAME.expert", {"2", none}},
                                                                          {"models.NAME.micro_batch_size", {"2", none}},
+                                                                         {"models.NAME.seq_length", {"2", none}},
                                                                          {"train.init_head", {"new", none}},
                                                                          {"train.classify.labels", {"[a, b]", function}},
                                                                          {"train.classify.num_labels", {"3", function}},
@@ -461,7 +463,7 @@ Overrides reward_with(const std::string& key) {
   if (key == "target" || key == "scale") return of_type("length", "target=3");
   if (key == "most") return of_type("length", "most=3");
   if (key == "ngram") return of_type("repetition", "ngram=3");
-  if (key == "model" || key == "shift") return of_type("model", "model=judge");
+  if (key == "model" || key == "shift" || key == "template") return of_type("model", "model=judge");
   if (key == "command" || key == "processes" || key == "timeout_seconds" || key == "on_failure" || key == "restarts")
     return of_type("process", "command=[true]");
   return of_type("exact", "field=target");

@@ -14,7 +14,7 @@ class ModelReward final : public AnswerRule {
 
  protected:
   std::optional<double> value(const Answer& answer) const override {
-    const auto found = answer.values_of_models.find(config_.model);
+    const auto found = answer.values_of_models.find(config_.name);
     ensure(found != answer.values_of_models.end(), "reward {}: no value of models.{}", config_.name, config_.model);
     return (found->second - config_.shift) * config_.scale;
   }

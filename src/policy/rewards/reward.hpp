@@ -26,7 +26,7 @@ struct Answer {
   std::string place;                                    // place of this line for messages, as in "line 17 of out/arith/train_fields.jsonl"
   std::string prompt_text = {};                         // process: text of the prompt
   std::int64_t step = 0;                                // process: optimizer steps of the run so far
-  std::map<std::string, double> values_of_models = {};  // model: value of prompt and answer, by the model's name
+  std::map<std::string, double> values_of_models = {};  // model: value of prompt and answer, by the rule's name
 };
 
 class Reward {

@@ -53,8 +53,10 @@ class RewardReader {
     const std::vector<double> limits = clip.value();
     r_.clip = clip.must("[] or [low, high] with low <= high", limits.empty() || (limits.size() == 2 && limits[0] <= limits[1])).value();
     using enum RewardType;
-    r_.field = required<std::string>("field", {exact, choice, number, tokens},
-                                     "exact, choice, number, tokens: key of the prompt's line (PREFIX_fields.jsonl) with the right answer");
+    const char* const help =
+        "exact, choice, number, tokens: key of the prompt's line (PREFIX_fields.jsonl) with the right answer; model: with the prompt that its "
+        "template formats, a text or a list of messages (empty: the decoded prompt)";
+    r_.field = is({model}) ? s_.get("field", "", help).value() : required<std::string>("field", {exact, choice, number, tokens}, help);
   }
 
   void read_texts() {
@@ -120,6 +122,11 @@ class RewardReader {
     using enum RewardType;
     r_.model = required<std::string>("model", {model},
                                      "model: name of a reward model in section models, which values prompt and answer at the answer's last token");
+    r_.text_format =
+        only<std::string>("template", "", {model},
+                          "model: format of prompt and answer, as --template of data build: the model reads this text, encoded with its own "
+                          "tokenizer, instead of the token ids of the policy; empty: its chat template if it has another tokenizer")
+            .value();
     r_.shift = only<double>("shift", 0.0, {model}, "model: subtracted from its value").finite();
   }
 
@@ -149,7 +156,7 @@ std::vector<RewardConfig> read_rewards(Section& rewards) {
 
 bool needs_text(const RewardConfig& r) {
   using enum RewardType;
-  return r.type != tokens && r.type != length && r.type != repetition && r.type != model;
+  return (r.type != tokens && r.type != length && r.type != repetition && r.type != model) || !r.text_format.empty();
 }
 
 }  // namespace gyr

@@ -19,7 +19,7 @@ struct RewardConfig {
   RewardType type = RewardType::exact;
   double weight = 1;
   std::vector<double> clip;                     // lowest and highest value; empty: no limits
-  std::string field;                            // key of the prompt's line
+  std::string field;                            // key of the prompt's line; model: empty for the decoded prompt
   std::vector<std::string> normalize = {};      // exact
   std::string pattern = {};                     // regex
   bool whole = false;                           // regex: the pattern must match the complete answer
@@ -32,6 +32,7 @@ struct RewardConfig {
   double scale = 1;                             // length, model
   double shift = 0;                             // model
   std::string model = {};                       // model: name in section models
+  std::string text_format = {};                 // model: format of prompt and answer (key template); empty: chat template of the model
   Index ngram = 0;                              // repetition
   std::vector<std::string> command = {};        // process
   Index processes = 1, restarts = 0;            // process
