@@ -281,7 +281,11 @@ inline constexpr ForeignKey foreign_key_table[] = {
     {"enable_profiling profile_freq use_pytorch_profiler profiling", "trace.on", "write trace.on=true and the steps in trace.steps"},
     // Policy training from rewards (TRL, verl, OpenRLHF).
     {"group_size n_samples_per_prompt rollout.n num_samples_per_prompt", "rl.num_generations", ""},
-    {"max_completion_length max_response_length generate_max_len response_length", "rl.generate.max_new_tokens", ""},
+    {"max_completion_length max_response_length generate_max_len response_length generate.max_tokens rl.max_tokens", "rl.generate.max_new_tokens",
+     ""},
+    {"generate.top_p generate.top_k generate.min_p rl.top_p rl.top_k rl.min_p", "rl.generate.temperature",
+     "answers are drawn from the full vocabulary, because truncated log-probabilities would differ from those of the loss; "
+     "rl.generate.temperature is the only setting of a draw"},
     {"max_prompt_length prompt_max_len", "train.seq_length",
      "prompts are not truncated: train.seq_length must hold the longest prompt and rl.generate.max_new_tokens"},
     {"rl.beta kl_coef init_kl_coef kl_loss_coef kl_ctrl.kl_coef", "rl.kl.coefficient", ""},
