@@ -20,7 +20,7 @@ BUILD := build/$(PRESET)
 MPIEXEC ?= $(shell jobscripts/launcher.sh $(BUILD)/bin/gyrfalcon)
 export NP DATA ARGS BUILD
 
-.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-retro-text demo-rlhf test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-policy bench-ranks bench-retro bench-tokenizer install clean help setup configure
+.PHONY: build cuda gpu run demo-encoder demo-phonebook demo-policy demo-retro demo-retro-fit demo-retro-questions demo-retro-text demo-rlhf demo-tiny test regression faults mutants accuracy parity families planner builds sanitize bench bench-peer bench-generate bench-policy bench-ranks bench-retro bench-tokenizer install clean help setup configure
 
 build: configure ## build the program, build/PRESET/bin/gyrfalcon
 	@cmake --build $(BUILD) --parallel $(JOBS) --target gyrfalcon
@@ -57,6 +57,9 @@ demo-retro-text: build ## demonstration: bits per byte of changelogs with neighb
 
 demo-rlhf: build ## demonstration: fine-tuning, reward model, PPO, and a reward that is hacked; SEED=1
 	@jobscripts/demo-rlhf.sh
+
+demo-tiny: build ## demonstration: GRPO of the published Falcon-H1-Tiny-90M in bf16: log-probabilities of generation against scoring, tokens/s, memory; MODEL=FOLDER
+	@jobscripts/demo-tiny.sh
 
 test: configure ## build and run all tests; compiler warnings are errors if the variable CI is set
 	@cmake --build $(BUILD) --parallel $(JOBS)
