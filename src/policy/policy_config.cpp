@@ -214,12 +214,25 @@ void check(Section& rl, const PolicyConfig& c) {
 
 }  // namespace
 
+namespace {
+
+// A resumed run would learn something else with another algorithm, so that it is refused without --accept-changes.
+PolicyAlgorithm read_algorithm(Section& rl) {
+  const std::vector<std::string> words{"grpo", "rloo", "reinforce++", "reinforce++-baseline", "ppo"};
+  const std::string word =
+      rl.get("algorithm", words.front(),
+             "advantages: relative to the group (grpo), to the others of the group (rloo), rewards to go, whitened (reinforce++), or to the values "
+             "of a critic (ppo, with models.critic)")
+          .one_of(words)
+          .effect(Effect::function);
+  return PolicyAlgorithm(std::find(words.begin(), words.end(), word) - words.begin());
+}
+
+}  // namespace
+
 PolicyConfig read_policy(Section& rl, bool trains) {
   PolicyConfig c;
-  c.advantage.algorithm =
-      get_word(rl, "algorithm", PolicyAlgorithm::grpo, {"grpo", "rloo", "reinforce++", "reinforce++-baseline", "ppo"},
-               "advantages: relative to the group (grpo), to the others of the group (rloo), rewards to go, whitened (reinforce++), or to the values "
-               "of a critic (ppo, with models.critic)");
+  c.advantage.algorithm = read_algorithm(rl);
   read_counts(rl, c);
   read_loss(rl.section("loss", "policy loss"), c);
   read_kl(rl.section("kl", "divergence from the reference model"), c);

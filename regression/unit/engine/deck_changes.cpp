@@ -229,7 +229,7 @@ const std::map<std::string, std::pair<const char*, Effect>>& another_value() {
                                                                          {"train.preference.beta", {"0.5", course}},
                                                                          {"train.reward.center", {"0.5", course}},
                                                                          {"train.init_from", {"model", none}},
-                                                                         {"rl.algorithm", {"rloo", course}},
+                                                                         {"rl.algorithm", {"rloo", function}},
                                                                          {"rl.iterations", {"3", course}},
                                                                          {"rl.prompts", {"3", function}},
                                                                          {"rl.num_generations", {"3", function}},
