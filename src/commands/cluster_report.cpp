@@ -90,15 +90,6 @@ std::string training_text(const RunConfig& run, double tokens, double of_step, d
                      error_bar(run, ranks, cluster), cost_text(cost, ranks, cluster));
 }
 
-// Iterations of policy training that generate `tokens` (0: those of the deck), with all their calls: time, price and energy.
-std::string training_text(const RunConfig& run, double tokens, const IterationTimes& times, int ranks, const Cluster& cluster) {
-  const double of_iteration = double(times.answers.answers() * times.answers.tokens), rate = of_iteration / times.seconds();
-  if (tokens <= 0) tokens = of_iteration * double(run.policy->iterations);
-  const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
-  return fmt::format("{:.4g} days for {} of answers in {} of all calls at this rate; {}", cost.seconds / 86400, metric_text(tokens, " tokens"),
-                     counted(Index(std::ceil(tokens / of_iteration)), "iteration"), cost_text(cost, ranks, cluster));
-}
-
 // Settings that make this part of the memory of a rank smaller. A ZeRO level counts if the run does not use it yet.
 std::string smaller_with(Memory part, const Layout& layout, Index micro_batch) {
   const auto sharded = [&](Shard level, const char* setting) {
@@ -149,6 +140,14 @@ void require_generator_fits(const RunPlan& plan, double usable) {
 }
 
 }  // namespace
+
+std::string iterations_text(const RunConfig& run, double tokens, const IterationTimes& times, int ranks, const Cluster& cluster) {
+  const double of_iteration = double(times.answers.answers() * times.answers.tokens), rate = of_iteration / times.seconds();
+  if (tokens <= 0) tokens = of_iteration * double(run.policy->iterations);
+  const TrainingCost cost = training_cost(tokens, rate, ranks, cluster);
+  return fmt::format("{:.4g} days for {} of answers in {} of all calls at this rate; {}", cost.seconds / 86400, metric_text(tokens, " tokens"),
+                     counted(Index(std::ceil(tokens / of_iteration)), "iteration"), cost_text(cost, ranks, cluster));
+}
 
 PredictedRun::PredictedRun(const RunPlan& plan, const Machine& machine)
     : plans(plan.config, plan.layout),
@@ -347,7 +346,7 @@ Facts prediction_facts(const RunPlan& plan, const PredictedRun& predicted, const
   else exposed("fixed cost", bubble(p), "cost per step of the cluster file (fit.step)");
   if (const std::string text = retrieval_text(plan, p.seconds, machine); !text.empty()) facts.emplace_back("retrieval", text);
   facts.emplace_back(tokens_title, tokens_text(run));
-  facts.emplace_back("training", predicted.iteration ? training_text(run, tokens, *predicted.iteration, ranks_of_run(run, layout), cluster)
+  facts.emplace_back("training", predicted.iteration ? iterations_text(run, tokens, *predicted.iteration, ranks_of_run(run, layout), cluster)
                                                      : training_text(run, tokens > 0 ? tokens : of_step * double(run.train.steps), of_step, rate,
                                                                      layout.ranks(), cluster));
   facts.emplace_back("save", save_text(run, layout, cluster));

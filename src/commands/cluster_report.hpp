@@ -44,6 +44,8 @@ struct TrainingCost {
   double seconds, joules, price;  // joules, price: 0 if the power or the price of a device is unknown
 };
 TrainingCost training_cost(double tokens, double rate, int ranks, const Cluster&);
+// Time, price and energy of iterations of policy training that generate `tokens` (0: those of the deck), with all their calls.
+std::string iterations_text(const RunConfig&, double tokens, const IterationTimes&, int ranks, const Cluster&);
 // True if predictions were compared with measured steps of such long sequences.
 bool is_judged_length(const RunConfig&);
 // Half width of the error bar of a predicted time, as a fraction: the error judged on steps of this program, on one rank; otherwise an

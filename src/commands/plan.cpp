@@ -44,7 +44,7 @@ void explain_policy(const PlanArguments& a, const RunConfig& run, int ranks, con
   const RunConfig here = on_cluster(run, machine.cluster, ranks);
   const PassMachine of_passes{machine.cluster, machine.profile ? &*machine.profile : nullptr};
   const PolicySearchResult found = policy_search(here, ranks, of_passes, options);
-  const std::string text = policy_search_report(here, ranks, machine.cluster, found);  // throws if no layout fits
+  const std::string text = policy_search_report(here, ranks, machine.cluster, found, a.tokens);  // throws if no layout fits
   if (a.page.empty()) return void(std::printf("%s", text.c_str()));
   const RunPlan plan(found.best.front().run, ranks);
   write_page(a.page, plan_page(plan, PredictedRun(plan, machine), machine, a.tokens));

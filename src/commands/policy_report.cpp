@@ -7,6 +7,7 @@
 #include "src/base/quantity.hpp"
 #include "src/base/table.hpp"
 #include "src/base/terminal.hpp"
+#include "src/commands/cluster_report.hpp"
 #include "src/commands/search_report.hpp"
 
 namespace gyr {
@@ -126,7 +127,7 @@ std::string left_out_text(const PolicySearchResult& result) {
 
 }  // namespace
 
-std::string policy_search_report(const RunConfig& run, int ranks, const Cluster& cluster, const PolicySearchResult& result) {
+std::string policy_search_report(const RunConfig& run, int ranks, const Cluster& cluster, const PolicySearchResult& result, double tokens) {
   require(
       !result.best.empty(), Exit::config,
       "no layout of training and generation of {} fits on {}: {} of {} pairs are too large for memory. Take activation.recompute=full, more ranks, "
@@ -142,8 +143,10 @@ std::string policy_search_report(const RunConfig& run, int ranks, const Cluster&
              counted(ranks, "rank"), cluster.name, counted(result.layouts, "layout"), counted(result.copies, "layout"),
              counted(result.counts.pairs, "pair"), result.refused, result.counts.moves + result.counts.too_large, result.counts.too_large,
              time_text(result.seconds), counted(answers.tokens, "token"), counted(answers.prompt_tokens, "token"))) +
-         pairs_table(result) + prose(left_out_text(result)) + prose(heuristic_text(result)) + timeline_text(*result.best.front().times) +
-         "\nOverrides of the fastest, after plan DECK or train DECK\n" + fmt::format("{}\n", fmt::join(words, " "));
+         pairs_table(result) + prose(left_out_text(result)) + prose(heuristic_text(result)) +
+         prose(fmt::format("Training with the fastest: {}\n", iterations_text(run, tokens, *result.best.front().times, ranks, cluster))) +
+         timeline_text(*result.best.front().times) + "\nOverrides of the fastest, after plan DECK or train DECK\n" +
+         fmt::format("{}\n", fmt::join(words, " "));
 }
 
 }  // namespace gyr

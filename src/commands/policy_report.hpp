@@ -16,6 +16,6 @@ std::string timeline_text(const IterationTimes&);
 // Table of the calls: seconds, ranks, layout, memory, tokens/s; the assumptions about the answers; and the bars.
 std::string calls_report(const RunConfig&, const IterationTimes&);
 // The fastest pairs of layouts, the heuristic, and the overrides of the fastest. Exit::config if no pair fits.
-std::string policy_search_report(const RunConfig&, int ranks, const Cluster&, const PolicySearchResult&);
+std::string policy_search_report(const RunConfig&, int ranks, const Cluster&, const PolicySearchResult&, double tokens);
 
 }  // namespace gyr

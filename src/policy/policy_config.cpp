@@ -212,10 +212,6 @@ void check(Section& rl, const PolicyConfig& c) {
           "rl.rewards is empty: nothing would be learnt; name at least one, such as rewards: {{answer: {{type: exact, field: target}}}}");
 }
 
-}  // namespace
-
-namespace {
-
 // A resumed run would learn something else with another algorithm, so that it is refused without --accept-changes.
 PolicyAlgorithm read_algorithm(Section& rl) {
   const std::vector<std::string> words{"grpo", "rloo", "reinforce++", "reinforce++-baseline", "ppo"};
