@@ -178,7 +178,9 @@ void expect_same_step(const StepResult& a, const StepResult& b) {
   ASSERT_EQ(a.ahead_losses.size(), b.ahead_losses.size());
   for (std::size_t i = 0; i < a.ahead_losses.size(); ++i) {
     ASSERT_EQ(a.ahead_losses[i].has_value(), b.ahead_losses[i].has_value()) << "figure " << i;
-    if (a.ahead_losses[i]) EXPECT_NEAR(*a.ahead_losses[i], *b.ahead_losses[i], 1e-11) << "figure " << i;
+    if (a.ahead_losses[i]) {
+      EXPECT_NEAR(*a.ahead_losses[i], *b.ahead_losses[i], 1e-11) << "figure " << i;
+    }
   }
 }
 
