@@ -25,12 +25,12 @@ double simulated_part(double rate, double restart, const Saves& s, int attempts,
   return useful / all;
 }
 
-struct Drawn {
+struct DrawnFailures {
   double rate, restart;
   Saves saves;
 };
 
-Drawn draw(Dice& dice) {
+DrawnFailures draw_failures(Dice& dice) {
   const double rate = 1 / dice.real(3e3, 3e5);
   return {rate, dice.real(0, 2000), {dice.real(0.02, 0.6) / rate, dice.real(0, 200), dice.real(0, 500)}};
 }
@@ -39,7 +39,7 @@ TEST(failures, useful_part_equals_simulated_attempts) {
   Dice dice(seed_of_run());
   std::mt19937_64 random(seed_of_run());
   for (int i = 0; i < 40; ++i) {
-    const Drawn d = draw(dice);
+    const DrawnFailures d = draw_failures(dice);
     const double part = useful_part(d.rate, d.restart, d.saves);
     EXPECT_NEAR(simulated_part(d.rate, d.restart, d.saves, 100'000, random), part, 0.015 * part) << i;
   }
@@ -49,7 +49,7 @@ TEST(failures, useful_part_equals_simulated_attempts) {
 TEST(failures, best_interval_has_the_largest_useful_part) {
   Dice dice(seed_of_run() + 1);
   for (int i = 0; i < 100; ++i) {
-    Drawn d = draw(dice);
+    DrawnFailures d = draw_failures(dice);
     const double best = best_interval(d.rate, d.restart, d.saves);
     const auto part = [&](double every) {
       d.saves.every = every;
