@@ -6,14 +6,10 @@ namespace gyr {
 template <class T>
 Tensor2<T> Residual<T>::forward(Pass& a, Frame& frame, Tensor2<T> x) {
   const Device::Purpose purpose(a.dev, "branches, forward: rows x hidden");
-  if (reads_stream()) {
-    frame.refer(Keys::input, x);
-    const auto sum = add_branches(a, frame, x, x);
-    if (norm_of_sum_) return add_normed(a, frame, sum, x);
-    return after_ ? norm_->forward(a, frame, sum) : sum;
-  }
-  const auto sum = add_branches(a, frame, norm_->forward(a, frame, x), x);
-  return norm_of_sum_ ? add_normed(a, frame, sum, x) : sum;
+  if (reads_stream()) frame.refer(Keys::input, x);
+  const auto sum = add_branches(a, frame, reads_stream() ? x : norm_->forward(a, frame, x), x);
+  if (norm_of_sum_) return add_normed(a, frame, sum, x);
+  return after_ ? norm_->forward(a, frame, sum) : sum;
 }
 
 // x is added to the norm output in place, which the backward does not need.

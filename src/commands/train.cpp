@@ -65,8 +65,8 @@ int train(const TrainArguments& a) {
           std::fflush(stdout);
         }
         RunFolder folder;
-        const TrainOptions options{
-            a.resume, a.start_over, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder, deck.expected, predicted_calls(run, runtime)};
+        TrainOptions options{a.resume, a.start_over, a.accept_changes, a.take_over, a.attempt, a.supervisor, &folder, deck.expected};
+        options.calls = predicted_calls(run, runtime);
         with_outcome(folder, [&] { train(run, deck.effective, options, runtime.world()); });
       },
       LastLine::always);

@@ -176,6 +176,19 @@ bool read_branch(Deck& deck) { return read_branch(train_section(deck)); }
 
 std::string read_output_folder(Deck& deck) { return output_section(deck).get("folder", "out", "folder of checkpoints, logs and metrics").value(); }
 
+namespace {
+
+void read_log(Section& log, RunConfig& run) {
+  run.log_format = get_word(log, "format", LogFormat::short_lines, {"short", "megatron"},
+                            "form of a log line: at most 120 characters, or the fields of Megatron-LM's log");
+  run.open_metrics = log.get("openmetrics", "",
+                             "file of the latest metrics in the OpenMetrics format, as in DIR/run.prom for the textfile collector of node_exporter; "
+                             "empty: none")
+                         .value();
+}
+
+}  // namespace
+
 RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   deck.refuse_renamed();
   RunConfig run;
@@ -220,13 +233,7 @@ RunConfig read_run_config(Deck& deck, const RunDefaults& defaults) {
   run.watch = read_watch(deck.section("watchdog", "ends a job that hangs", Effect::operation));
   run.supervise = read_supervise(deck.section("supervise", "limits of the supervisor gyrfalcon run", Effect::operation));
   run.fault = read_fault(deck.section("fault", "injected faults, to test how a run survives failures", Effect::none));
-  Section& log = deck.section("log", "log lines on standard output, and metrics for monitoring", Effect::operation);
-  run.log_format = get_word(log, "format", LogFormat::short_lines, {"short", "megatron"},
-                            "form of a log line: at most 120 characters, or the fields of Megatron-LM's log");
-  run.open_metrics = log.get("openmetrics", "",
-                             "file of the latest metrics in the OpenMetrics format, as in DIR/run.prom for the textfile collector of node_exporter; "
-                             "empty: none")
-                         .value();
+  read_log(deck.section("log", "log lines on standard output, and metrics for monitoring", Effect::operation), run);
   run.output = read_output_folder(deck);
   run.watch.lock_patience =
       output_section(deck)

@@ -480,7 +480,7 @@ Overrides base_of(const std::string& key) {
   if (key == "retro.layers") return {"model.retrieval.chunk=4"};
   if (key.starts_with("model.retrieval.")) return {"model.pattern=PR", "model.retrieval.chunk=4"};
   if (key.starts_with("model.vision."))
-    return {"model.pattern=*-V*",
+    return {"model.pattern=*-VM*",
             "model.vision.hidden_size=12",
             "model.vision.num_heads=2",
             "model.vision.intermediate_size=10",
