@@ -54,7 +54,8 @@ LayerFlops operator*(double n, const LayerFlops& a) { return {n * a.gemms, n * a
 
 namespace {
 
-std::size_t end_of_encoder(const ModelConfig& c) { return c.pattern.find_first_of(std::string{encoder_end, tower_end}); }
+// Two searches for one symbol: patterns of thousands of layers are searched for every layer.
+std::size_t end_of_encoder(const ModelConfig& c) { return std::min(c.pattern.find(encoder_end), c.pattern.find(tower_end)); }
 
 // The configuration of a vision tower: LayerNorms with biases before the branches, biases everywhere, and no rotary positions.
 ModelConfig tower_config(const ModelConfig& c) {
@@ -74,7 +75,10 @@ bool has_encoder(const ModelConfig& c) { return end_of_encoder(c) != std::string
 
 bool reads_images(const ModelConfig& c) { return c.pattern.find(tower_end) != std::string::npos; }
 
-Index layers_of_encoder(const ModelConfig& c) { return has_encoder(c) ? Index(end_of_encoder(c)) : 0; }
+Index layers_of_encoder(const ModelConfig& c) {
+  const std::size_t end = end_of_encoder(c);
+  return end == std::string::npos ? 0 : Index(end);
+}
 
 ModelConfig encoder_config(const ModelConfig& c) {
   if (reads_images(c)) return tower_config(c);

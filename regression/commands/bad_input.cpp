@@ -760,7 +760,7 @@ TEST(bad_input, missing_data_names_the_command_that_makes_it) {
       {tokenizer + ": does not exist; give the tokenizer.json of the model", fmt::format("make one: `gyrfalcon tokenizer train {} TEXT`", tokenizer)},
       {0});
   expect_refused_quietly(material().train(folder / "out", {"train.seq_length=10000000"}), Exit::data,
-                         {"one sample needs 10000001; use a sequence length of at most", "times as much text"});
+                         {"a sample needs 10000001. Shorten the samples to at most", "times as much"});
 }
 
 TEST(bad_input, flag_with_a_value_is_refused) {

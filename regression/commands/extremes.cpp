@@ -164,7 +164,7 @@ TEST(extremes, data_errors_are_reported_before_planning) {
   const Folder folder;
   const Result r = run(material().train(folder / "out", {"train.seq_length=4000000", "model.pattern=* x 50", "watchdog.seconds=5"}), {.limit = 60});
   EXPECT_EQ(r.code, int(Exit::data)) << output_of(r);
-  EXPECT_NE(r.err.find("one sample needs 4000001"), r.err.npos) << output_of(r);
+  EXPECT_NE(r.err.find("a sample needs 4000001"), r.err.npos) << output_of(r);
   EXPECT_LT(r.cpu_seconds, 5);
   EXPECT_EQ(last_line_of(r.out).find("submit again"), std::string::npos) << output_of(r);
 }
