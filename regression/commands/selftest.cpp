@@ -38,6 +38,7 @@ TEST(selftest, wrong_options_are_refused) {
                                                                                  {{"--fault", "odd:0"}, Exit::usage},
                                                                                  {{"--out", folder / "x.json"}, Exit::usage},
                                                                                  {{"--against", folder / "x.json"}, Exit::data},
+                                                                                 {{"--folder", folder / "none"}, Exit::missing},
                                                                                  {{"--seconds", "0"}, Exit::usage}}) {
     const Result r = run(with(quick, words));
     EXPECT_EQ(r.code, int(code)) << words.back() << output_of(r);

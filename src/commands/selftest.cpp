@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // gyrfalcon selftest: tests memory, arithmetic, links and file system of all ranks, and names the faulty ones.
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <set>
 
@@ -144,6 +146,9 @@ int run_selftest(const SelftestArguments& a) {
         runtime.shared_text([&] {
           if (!a.overwrite) check_new(a.out);
           if (!a.against.empty()) findings_of_file(a.against);
+          std::error_code no;
+          require(a.folder.empty() || std::filesystem::is_directory(a.folder, no), Exit::missing,
+                  "--folder {}: is not a folder; name one that every host can write to, such as output.folder", a.folder);
           return std::string();
         });
         const Crowd crowd = machine_load_of(runtime.world());
