@@ -222,7 +222,9 @@ std::string error_text(const RunConfig& run, int ranks, const Cluster& cluster) 
   if (e.largest() == 0) {
     const bool at_peak = cluster.fit.gemms == 1 && cluster.fit.fused == 1 && cluster.fit.memory == 1;
     return std::string("none: predictions from these values have not been compared with measured steps") +
-           (at_peak ? ", and assume that every kernel reaches the peak of the device: the cluster file has no section fit" : "");
+           (at_peak ? ", and assume that every kernel reaches the peak of the device, because the constants under fit in the cluster file are 1 or "
+                      "missing"
+                    : "");
   }
   const auto judged = [](double error, const std::string& steps, const char* without) {
     return error > 0 ? fmt::format("{:.1f} % on {}", 100 * error, steps) : fmt::format("not judged on {}", without);
